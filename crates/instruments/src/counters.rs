@@ -1,33 +1,32 @@
-//! The numbers that are counted while a node works: atomic, without a lock, and nothing is allocated to count. What they mean
-//! is for those to say who keep them.
+//! Counters and histograms: atomic numbers, without locks. Counting allocates nothing. Their owners give them names.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What only grows.
+/// Number that only grows.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     pub fn up(&self) {
         self.add(1);
     }
 
-    /// So many more.
+    /// Adds a number.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Relaxed);
     }
 
-    /// How many so far.
+    /// Returns the number.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// The classes of a histogram: upper bounds in a small unit of which so many make one of the unit that is shown.
+/// Classes of a histogram: upper bounds in a small unit, and how many of it make the unit that is shown.
 #[derive(Debug, PartialEq)]
 pub struct Classes {
     bounds: &'static [u64],
@@ -35,8 +34,7 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// For times of requests and of their parts, in microseconds, shown in seconds: from what one commit takes on a flash disk to
-    /// when callers give up.
+    /// Times of requests and of their parts, in microseconds, shown in seconds: from a commit on a flash disk to a client's timeout.
     pub const LATENCY: Self = Self {
         bounds: &[
             500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
@@ -45,7 +43,7 @@ impl Classes {
         in_one: 1e6,
     };
 
-    /// For how long locks are waited for and held, in milliseconds, shown in seconds: up to a working day.
+    /// Waiting and holding times of locks, in milliseconds, shown in seconds: up to a working day.
     pub const PATIENCE: Self = Self {
         bounds: &[
             5, 25, 100, 500, 1_000, 5_000, 15_000, 60_000, 300_000, 1_800_000, 7_200_000, 28_800_000,
@@ -53,14 +51,14 @@ impl Classes {
         in_one: 1e3,
     };
 
-    /// For how many are done at a time.
+    /// Sizes of batches.
     pub const BATCH: Self = Self {
         bounds: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
         in_one: 1.0,
     };
 }
 
-/// How often something was how large.
+/// Counts of values by class.
 #[derive(Debug)]
 pub struct Histogram {
     classes: &'static Classes,
@@ -69,7 +67,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Nothing is counted yet.
+    /// Returns an empty histogram.
     pub fn new(classes: &'static Classes) -> Self {
         Self {
             classes,
@@ -85,12 +83,12 @@ impl Histogram {
         self.sum.fetch_add(value, Relaxed);
     }
 
-    /// Counts a time, where the small unit is a microsecond.
+    /// Counts a time, for classes whose small unit is a microsecond.
     pub fn took(&self, time: Duration) {
         self.count(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub fn measured(&self) -> Measured {
         let in_one = self.classes.in_one;
         let bounds = self.classes.bounds.iter().map(|bound| *bound as f64 / in_one);
@@ -101,21 +99,21 @@ impl Histogram {
         }
     }
 
-    /// Whether nothing was counted.
+    /// Returns whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.counts.iter().all(|count| count.load(Relaxed) == 0)
     }
 }
 
-/// The longest of many times, over the last one to two periods.
+/// Maximum of times, over the last one to two periods.
 #[derive(Debug)]
 pub struct Longest {
     began: Instant,
-    /// The number of the period that `now` is of.
+    /// Number of the period of `now`.
     period: AtomicU64,
-    /// The longest in it, in microseconds.
+    /// Maximum in it, in microseconds.
     now: AtomicU64,
-    /// The longest in the one before.
+    /// Maximum in the period before.
     before: AtomicU64,
 }
 
@@ -134,17 +132,17 @@ impl Longest {
     /// Period of a maximum: a scraper that reads twice a minute misses none.
     const PERIOD: Duration = Duration::from_secs(60);
 
-    /// Counts something that began and ended then.
+    /// Counts something by the times of its beginning and of its end.
     pub fn note(&self, began: Instant, ended: Instant) {
         let micros = u64::try_from((ended - began).as_micros()).unwrap_or(u64::MAX);
-        // Nearly always it is not the longest.
+        // It is nearly always below the maximum.
         if micros > self.now.load(Relaxed) || self.is_over(ended) {
             self.turn(ended);
             self.now.fetch_max(micros, Relaxed);
         }
     }
 
-    /// The longest.
+    /// Returns the maximum.
     pub fn get(&self, at: Instant) -> Duration {
         self.turn(at);
         Duration::from_micros(self.now.load(Relaxed).max(self.before.load(Relaxed)))
@@ -158,7 +156,7 @@ impl Longest {
         self.number(at) > self.period.load(Relaxed)
     }
 
-    /// Begins the period that `at` is in, unless it has begun.
+    /// Begins the period of `at`, unless it has begun.
     fn turn(&self, at: Instant) {
         let (number, known) = (self.number(at), self.period.load(Relaxed));
         if number > known
@@ -174,17 +172,17 @@ impl Longest {
     }
 }
 
-/// What a histogram has counted, at one moment.
+/// Counts of a histogram at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// Each class's upper bound, and how many were in it and in none before it.
+    /// Upper bound of each class, and its count.
     pub classes: Vec<(f64, u64)>,
-    /// The sum of all values.
+    /// Sum of all values.
     pub sum: f64,
 }
 
 impl Measured {
-    /// How many there were.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.classes.iter().map(|(_, count)| count).sum()
     }

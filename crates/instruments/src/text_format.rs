@@ -1,5 +1,5 @@
-//! One scrape: names, kinds and labels, one beneath the other, as Prometheus reads them. The door to prometheus-client for all
-//! who measure something; what is measured they keep in numbers of their own, and write it here when they are asked.
+//! Text format of Prometheus: names, kinds and labels of one scrape. It is the only user of prometheus-client; the owners of metrics keep
+//! numbers of their own, and write them here at each scrape.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ pub use prometheus_client::registry::Registry;
 
 use crate::counters::Measured;
 
-/// Begins every name of ours.
+/// Prefix of all names.
 const PREFIX: &str = "lockgate";
 
-/// A label and what it says here. The words come from fixed tables, from the configuration or from the members' ids, never from
-/// what a caller sends: so the number of series is bounded.
+/// Label with its value. Values come from fixed tables, from the configuration or from the members' ids, never from a caller, so the number
+/// of series is bounded.
 pub type Label<'a> = (&'static str, &'a str);
 
 /// Source of metrics.
@@ -30,14 +30,14 @@ impl<T: Instruments> Instruments for Arc<T> {
     }
 }
 
-/// Has `instruments` asked at every scrape. All their names begin with `lockgate_`.
+/// Registers a source, whose metrics are written at every scrape. All their names begin with `lockgate_`.
 pub fn register(registry: &mut Registry, instruments: impl Instruments) {
     registry
         .sub_registry_with_prefix(PREFIX)
         .register_collector(Box::new(Asked(Box::new(instruments))));
 }
 
-/// The same with the names as they are, for those that have one everywhere: `process_resident_memory_bytes`.
+/// Registers a source whose names have no prefix, such as `process_resident_memory_bytes`.
 pub fn register_unprefixed(registry: &mut Registry, instruments: impl Instruments) {
     registry.register_collector(Box::new(Asked(Box::new(instruments))));
 }
@@ -56,20 +56,20 @@ impl Collector for Asked {
     }
 }
 
-/// See the module.
+/// Writer of one scrape.
 pub struct Sheet<'a> {
     encoder: DescriptorEncoder<'a>,
 }
 
 impl Sheet<'_> {
-    /// What goes up and down.
+    /// Writes a number that goes up and down.
     pub fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> fmt::Result {
         self.encoder
             .encode_descriptor(name, help, None, MetricType::Gauge)?
             .encode_gauge(&value)
     }
 
-    /// The same, one for each label. Nothing at all if there are none.
+    /// Writes such a number for each label. Without labels it writes nothing.
     pub fn gauges<'v, V: EncodeGaugeValue, const N: usize>(
         &mut self,
         name: &str,
@@ -86,21 +86,21 @@ impl Sheet<'_> {
         values.try_for_each(|(labels, value)| family.encode_family(&labels)?.encode_gauge(&value))
     }
 
-    /// What only grows. `_total` is added to the name.
+    /// Writes a number that only grows. `_total` is added to the name.
     pub fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         self.encoder
             .encode_descriptor(name, help, None, MetricType::Counter)?
             .encode_counter::<NoLabelSet, _, u64>(&value, None)
     }
 
-    /// The same for seconds and other broken numbers.
+    /// Writes such a number of seconds, or another fraction.
     pub fn counter_of_seconds(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         self.encoder
             .encode_descriptor(name, help, None, MetricType::Counter)?
             .encode_counter::<NoLabelSet, _, u64>(&value, None)
     }
 
-    /// What only grows, one for each label.
+    /// Writes such a number for each label.
     pub fn counters<'v, const N: usize>(
         &mut self,
         name: &str,
@@ -121,14 +121,14 @@ impl Sheet<'_> {
         })
     }
 
-    /// How often something was how large.
+    /// Writes a histogram.
     pub fn histogram(&mut self, name: &str, help: &str, measured: &Measured) -> fmt::Result {
         self.encoder
             .encode_descriptor(name, help, None, MetricType::Histogram)?
             .encode_histogram::<NoLabelSet>(measured.sum, measured.count(), &measured.classes, None)
     }
 
-    /// The same, one for each label.
+    /// Writes a histogram for each label.
     pub fn histograms<'v, const N: usize>(
         &mut self,
         name: &str,

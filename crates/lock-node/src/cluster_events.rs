@@ -1,6 +1,5 @@
-//! What has happened to the cluster, as this node has seen it: who came to lead, which members came and went, what a person had to
-//! look at. It is kept apart from what happens to locks, so that no flood of those pushes it out. How it is seen is in
-//! `node/cluster_events.rs`.
+//! Log of the latest events of the cluster, as this node has seen them: leaders, changes of the membership, alarms. It is separate from the
+//! event feed, so that no flood of lock events removes them. `node/cluster_events.rs` adds the events.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,80 +8,80 @@ use raft_log::sync::Mutex;
 use raft_node::NodeId;
 use raft_node::disk_health::Alarm;
 
-/// How much is kept: years of a cluster that is well, and hours of one that is not.
-pub const MAX_CHRONICLE: usize = 256;
+/// Maximum number of stored events: years of a healthy cluster, and hours of another one.
+pub const MAX_CLUSTER_EVENTS: usize = 256;
 
 /// Something that has happened to the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClusterHappening {
-    /// When this node saw it, in milliseconds since 1970 by its own clock.
+pub struct ClusterEvent {
+    /// Time at which this node saw it, in milliseconds since 1970 by its own clock.
     pub time_ms: u64,
-    /// What.
-    pub what: ClusterHappened,
+    /// Kind.
+    pub what: ClusterEventKind,
 }
 
-/// What has happened to it.
+/// Kind of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ClusterHappened {
+pub enum ClusterEventKind {
     /// Another one leads from this term on.
     LeaderChanged {
-        /// Who.
+        /// Leader.
         leader: NodeId,
         /// Since when.
         term: u64,
     },
     /// The members are others, or are others than they were.
     MembersChanged {
-        /// Where in the log that stands.
+        /// Index of the entry.
         index: u64,
         /// In words.
         change: String,
     },
     /// A person should look at something.
     AlarmBegan(Alarm),
-    /// That is over.
+    /// An alarm is over.
     AlarmOver(Alarm),
 }
 
-impl ClusterHappening {
-    /// A name for it that is the same at every node that has seen it, so that who has heard of it twice notices that.
+impl ClusterEvent {
+    /// Returns an id that is the same at every node that has seen the event, so that a client recognizes it.
     pub fn id(&self) -> String {
         let alarm = |alarm: &Alarm| {
             let node = alarm.node_id.unwrap_or(0);
             format!("{}-{node}-{}", alarm.kind.word(), alarm.since_ms)
         };
         match &self.what {
-            ClusterHappened::LeaderChanged { term, .. } => format!("leader-{term}"),
-            ClusterHappened::MembersChanged { index, .. } => format!("members-{index}"),
-            ClusterHappened::AlarmBegan(which) => format!("alarm-{}", alarm(which)),
-            ClusterHappened::AlarmOver(which) => format!("over-{}", alarm(which)),
+            ClusterEventKind::LeaderChanged { term, .. } => format!("leader-{term}"),
+            ClusterEventKind::MembersChanged { index, .. } => format!("members-{index}"),
+            ClusterEventKind::AlarmBegan(which) => format!("alarm-{}", alarm(which)),
+            ClusterEventKind::AlarmOver(which) => format!("over-{}", alarm(which)),
         }
     }
 }
 
-/// What is kept of it, the oldest first.
+/// Stored events, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct ClusterEvents(Mutex<Kept>);
+pub(crate) struct ClusterEventLog(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// How many there ever were.
+    /// Number of all events so far.
     count: u64,
-    happenings: VecDeque<Arc<ClusterHappening>>,
+    happenings: VecDeque<Arc<ClusterEvent>>,
 }
 
-impl ClusterEvents {
-    pub(crate) fn add(&self, happening: ClusterHappening) {
+impl ClusterEventLog {
+    pub(crate) fn add(&self, happening: ClusterEvent) {
         let mut kept = self.0.lock();
         kept.count += 1;
         kept.happenings.push_back(happening.into());
-        if kept.happenings.len() > MAX_CHRONICLE {
+        if kept.happenings.len() > MAX_CLUSTER_EVENTS {
             kept.happenings.pop_front();
         }
     }
 
-    /// What came after the first `after`, at most the latest `count` of it; and how many there ever were, to ask with the next time.
-    pub(crate) fn after(&self, after: u64, count: usize) -> (Vec<Arc<ClusterHappening>>, u64) {
+    /// Returns the latest `count` of the events after the first `after`, and the number of all events, for the next call.
+    pub(crate) fn after(&self, after: u64, count: usize) -> (Vec<Arc<ClusterEvent>>, u64) {
         let kept = self.0.lock();
         let new = usize::try_from(kept.count.saturating_sub(after)).unwrap_or(usize::MAX);
         let told = new.min(count).min(kept.happenings.len());
@@ -97,11 +96,11 @@ mod tests {
 
     #[test]
     fn the_latest_are_kept_and_told_once() {
-        let chronicle = ClusterEvents::default();
+        let chronicle = ClusterEventLog::default();
         let add = |terms: std::ops::RangeInclusive<u64>| {
             for term in terms {
-                let what = ClusterHappened::LeaderChanged { leader: 1, term };
-                chronicle.add(ClusterHappening { time_ms: term, what });
+                let what = ClusterEventKind::LeaderChanged { leader: 1, term };
+                chronicle.add(ClusterEvent { time_ms: term, what });
             }
         };
         let terms = |after, count| {
@@ -115,11 +114,11 @@ mod tests {
         add(4..=4);
         assert_eq!(terms(3, 10), (vec![4], 4));
         assert_eq!(terms(4, 10), (vec![], 4));
-        add(5..=MAX_CHRONICLE as u64 + 9);
+        add(5..=MAX_CLUSTER_EVENTS as u64 + 9);
         let (told, through) = terms(0, usize::MAX);
         assert_eq!(
             (told.len(), told[0], through),
-            (MAX_CHRONICLE, 10, MAX_CHRONICLE as u64 + 9)
+            (MAX_CLUSTER_EVENTS, 10, MAX_CLUSTER_EVENTS as u64 + 9)
         );
         assert_eq!(chronicle.after(0, 1).0[0].id(), format!("leader-{through}"));
     }

@@ -1,22 +1,22 @@
-//! What a request is about, in two words for logs and traces: cheap to keep, since nearly nobody ever reads it.
+//! Short label of a command for logs and traces. It is cheap to store, since it is rarely read.
 
 use std::fmt;
 
 use znode_store::{Command, LockCommand, LockName, LockWish, Op, Step, ZPath};
 
-/// How many characters of a path are shown.
+/// Maximum number of characters of a path in a label.
 pub const MAX_SHOWN: usize = 1024;
 
 /// See the module. Nothing in it is secret; names and paths are their callers'.
 #[derive(Debug, Clone)]
-pub struct Subject {
+pub struct CommandLabel {
     /// The kind of command, as `acquire`.
     pub what: &'static str,
     /// The znode, or the lock's. Of several the first.
     pub at: Option<ZPath>,
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for CommandLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at {
             Some(path) => write!(f, "{} {:.MAX_SHOWN$}", self.what, path.as_str()),
@@ -25,8 +25,8 @@ impl fmt::Display for Subject {
     }
 }
 
-impl Subject {
-    /// What a command is about.
+impl CommandLabel {
+    /// Returns the label of a command.
     pub fn of(command: &Command) -> Self {
         let (what, at) = match command {
             Command::OpenSession { .. } => ("open_session", None),

@@ -136,8 +136,8 @@ pub fn of_envelope(request: &Request, known: impl FnOnce() -> u8) -> u8 {
     }
 }
 
-/// Whether a command ends sessions, creates znodes or deletes many, is a transaction, is remembered without a session, or speaks for a session
-/// that may be nobody's.
+/// Returns whether the rules decide the effect of a request: it ends sessions, creates znodes or deletes many, is a transaction, has a
+/// request id without a session, or names a session that may belong to another caller.
 fn depends_on_rules(request: &Request) -> bool {
     let is_remembered = request.session.is_none() && request.request_id.is_some();
     let ends_sessions = matches!(

@@ -18,20 +18,20 @@ pub struct NodeConfig {
     pub raft: RaftNodeConfig,
     /// Bounds of session timeouts.
     pub sessions: SessionBounds,
-    /// When containers that nobody uses are swept.
+    /// Sweeps of unused containers.
     pub sweeps: SweepConfig,
-    /// How much there may be of what in the tree. What the leader says holds in the whole cluster, from shortly after
-    /// it began to lead; so it should be the same on all nodes.
+    /// Limits of the tree. The leader's limits hold in the whole cluster, from shortly after it began to lead, so they should be the same
+    /// on all nodes.
     pub limits: Limits,
-    /// How much is kept for those who watch.
+    /// Bounds of watches.
     pub watches: WatchConfig,
-    /// How much is kept for those who follow the events of a session.
+    /// Bounds of session events.
     pub events: SessionEventsConfig,
     /// Settings of the lock history.
     pub history: HistoryConfig,
-    /// How much this node takes in for the cluster. It changes nothing that is replicated, so nodes may differ in this.
+    /// Admission control. Nothing of it is replicated, so nodes may differ in this.
     pub admission: AdmissionConfig,
-    /// What is counted on its own, and what is logged as slow.
+    /// Separate counters, and the log of slow requests.
     pub metrics: MetricsConfig,
 }
 
@@ -163,12 +163,12 @@ impl Default for SessionBounds {
     }
 }
 
-/// When container znodes, and with them locks that nobody uses, are swept; and TTL nodes whose time is over.
+/// Sweeps of empty container znodes, and with them unused locks, and of expired TTL znodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SweepConfig {
-    /// How long a container must have been empty: a lock in steady use is not to be created again and again.
+    /// Time that a container must have been empty, so that a lock in steady use is not created again and again.
     pub empty_for: Duration,
-    /// How often the leader looks. So much later than its time a TTL node may be swept.
+    /// Interval of sweeps. A TTL znode may be removed this much later than its time.
     pub every: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! Who leads, and what a leader does beside ordering the log: it keeps the sessions' deadlines, ends those that
-//! fall silent, confirms heartbeats and reads with proof that it still leads, and makes its configured limits hold.
+//! Duties of the leader besides ordering the log: it keeps the deadlines of sessions, expires silent ones, confirms heartbeats and reads
+//! with proof that it still leads, and proposes its configured limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 use znode_store::{AccessCommand, Command, Limits, LockCommand, Request, SessionId, ZPath, Zxid};
 
 use crate::command_versions::{RECORDS_SINCE, WAITS_END_WITH_RIGHTS};
-use crate::delays::{Delays, Passed};
+use crate::lock_delay_timer::{LockDelayTimer, Passed};
 use crate::replica::Replica;
+use crate::runtime_config::SharedRuntimeConfig;
 use crate::sessions::{Counted, Due, Found};
 use crate::stall_log::StallLog;
-use crate::tuning::Tuned;
 use fault_injection::fail_step;
 use raft_node::RaftNode;
 #[cfg(feature = "planted")]
@@ -25,12 +25,11 @@ use raft_node::leader_view::LeaderView;
 use raft_node::messages::{HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
 use raft_node::replicated_state::ReplicatedState;
 
-/// How often the leader looks for sessions whose time is over: how late a session may end beside everything
-/// else. A look at nothing costs nothing.
+/// Interval at which the leader checks deadlines: the additional delay of an expiry. A check without a due session costs nothing.
 const TICK: Duration = Duration::from_millis(50);
 
-/// A tick that comes later than this was not just scheduled late: the process or the machine stood still, and
-/// clients' heartbeats may be waiting in the socket buffers.
+/// Delay of a tick that is not just late scheduling: the process or the machine was paused, and clients' heartbeats may be waiting in the
+/// socket buffers.
 const STALL: Duration = Duration::from_millis(200);
 
 /// Sessions ended by one command: each may own many ephemeral nodes, and an entry is applied in one go.
@@ -77,7 +76,7 @@ impl Clock {
     /// nothing, because it is of another process's clock.
     fn longest_way(&self, seen: SeenMoment, arrived: Instant) -> Option<Duration> {
         let now = self.moment(arrived);
-        // The node knew the moment for so long when it sent the message, so it sent it that much later at the earliest.
+        // The node has known the moment for this time when it sent the message, so it sent it that much later at the earliest.
         let sent = seen.moment.micros.saturating_add(seen.known_for_us);
         (seen.moment.clock == now.clock && seen.moment.micros <= now.micros)
             .then(|| Duration::from_micros(now.micros.saturating_sub(sent)))
@@ -152,18 +151,17 @@ impl Leadership {
     }
 }
 
-/// When a heartbeat was sent that is so old on its arrival.
+/// Returns the time at which a heartbeat of this age was sent.
 fn heard_at(arrived: Instant, age: Duration) -> Instant {
     match planted::is(Bug::HeartbeatAge) {
         true => arrived,
-        // A clock that has not run for so long: the heartbeat was sent after it began.
+        // The clock has not run for that long: the heartbeat was sent after it began.
         false => arrived.checked_sub(age).unwrap_or(arrived),
     }
 }
 
-/// Answers questions to the leader, until `stop`: those that wait share one proof of leadership, which is
-/// begun after the last of them has come. A heartbeat of a session whose silence is on record is confirmed when an entry of
-/// the log says that it was heard; `propose` proposes that.
+/// Answers questions to the leader, until `stop`. Those that wait share one proof of leadership, which begins after the last of them has
+/// arrived. A heartbeat of a session on record is confirmed when an entry of the log contains it; `propose` proposes that.
 pub async fn confirm<P, F>(
     raft: RaftNode,
     replica: Arc<Replica>,
@@ -195,7 +193,7 @@ pub async fn confirm<P, F>(
         };
         fail_step!(async "confirm::after_proof");
         for question in waiting.drain(..) {
-            // Whoever asked may have given up: then nobody takes the answer.
+            // A caller that has given up takes no answer.
             match question {
                 Question::ReadIndex { answer } => {
                     let _ = answer.send(proof.clone().map(|(_, index)| index));
@@ -283,7 +281,7 @@ pub async fn lose_watches(
         if known != now {
             known = now;
             if planted::is(Bug::LostWatches) {
-                replica.hub.forget_watches();
+                replica.notifier.forget_watches();
             }
         }
         tokio::select! {
@@ -302,11 +300,11 @@ fn take_up(replica: &Replica, term: u64, grace: Duration) {
         timeout: timeout(view.timeout_ms),
         silence: view.silence,
     });
-    replica.meters.locks.forget();
+    replica.counters.locks.forget();
     replica.sessions.lead(term, Instant::now(), grace, sessions);
 }
 
-/// What `take` takes of the sessions, with the position that was applied before they were looked at.
+/// Returns the result of `take`, with the position that was applied before.
 fn take_as_of<T>(replica: &Replica, take: impl FnOnce() -> T) -> (Zxid, T) {
     // In this order: whatever is applied in between has been heard when deadlines are looked at, or is later than this.
     let as_of = replica.store.read().zxid();
@@ -373,7 +371,7 @@ impl Recorder {
 /// term than its own is refused by the state. `commands` tells the newest kinds of commands that all members can apply.
 pub async fn tend<P, F>(
     replica: Arc<Replica>,
-    tuned: Arc<Tuned>,
+    runtime_config: Arc<SharedRuntimeConfig>,
     propose: P,
     commands: impl Fn() -> u8,
     mut recorder: RecorderRequests,
@@ -386,7 +384,7 @@ pub async fn tend<P, F>(
     let mut swept = Instant::now();
     let mut setting: Option<JoinHandle<()>> = None;
     let mut finishing: Option<JoinHandle<()>> = None;
-    let mut delays = Delays::default();
+    let mut delays = LockDelayTimer::default();
     let mut stalls = StallLog::default();
     loop {
         let records = || commands() >= RECORDS_SINCE;
@@ -409,8 +407,8 @@ pub async fn tend<P, F>(
             }
             () = stop.cancelled() => return,
         }
-        let tuning = tuned.get();
-        let (sweeps, limits) = (&tuning.sweeps, tuning.limits);
+        let runtime_config = runtime_config.get();
+        let (sweeps, limits) = (&runtime_config.sweeps, runtime_config.limits);
         // A clock that nobody asks could not tell a jump from the time that has passed. Logs also that it is overruled.
         replica.clock.now_ms();
         let now = Instant::now();
@@ -471,7 +469,7 @@ pub async fn tend<P, F>(
             let command = Command::Lock(LockCommand::CountDelays { locks, term });
             tokio::spawn(async move {
                 fail_step!(async "delay::before_count");
-                // What is not told now is told again.
+                // What is not proposed now is proposed again.
                 propose(Request::internal(command)).await;
                 fail_step!(async "delay::after_count");
             });
@@ -562,9 +560,12 @@ fn missing_setting(replica: &Replica, limits: Limits, commands: impl Fn() -> u8)
     is_due.then_some(Command::Access(AccessCommand::EndWaitsWithRights))
 }
 
-/// What is to be told of the locks that are closed, if this node leads. A look that would have to wait is left for the next
-/// tick.
-fn delays_to_tell(replica: &Replica, delays: &mut Delays, now: Instant) -> Option<(u64, Vec<Passed>)> {
+/// Returns the progress of closed locks that is due to be proposed, if this node leads. If the state is locked, the next tick checks again.
+fn delays_to_tell(
+    replica: &Replica,
+    delays: &mut LockDelayTimer,
+    now: Instant,
+) -> Option<(u64, Vec<Passed>)> {
     let term = replica.sessions.leading_term();
     let closed = match term {
         Some(_) => replica.store.try_read()?.closed_locks(),
@@ -578,7 +579,7 @@ fn to_sweep(replica: &Replica, empty_for: Duration) -> Vec<ZPath> {
         return Vec::new();
     }
     let store = replica.store.read();
-    // The state's own time stands still while nothing is proposed.
+    // The time of the state does not advance while nothing is proposed.
     let now_ms = store.time_ms().max(replica.clock.now_ms());
     let empty_for_ms = u64::try_from(empty_for.as_millis()).unwrap_or(u64::MAX);
     let mut due = store.to_sweep(now_ms.saturating_sub(empty_for_ms), now_ms);
@@ -597,9 +598,9 @@ mod tests {
     use crate::command_versions::COMMANDS_VERSION;
     use crate::config::NodeConfig;
     use crate::envelope::Origin;
-    use crate::tuning::Tuning;
+    use crate::runtime_config::RuntimeConfig;
     use observers::config::{SessionEventsConfig, WatchConfig};
-    use observers::hub::Hub;
+    use observers::notifier::Notifier;
 
     const FEW: Limits = Limits {
         data_bytes: 10,
@@ -610,8 +611,8 @@ mod tests {
 
     fn replica() -> Arc<Replica> {
         let origin = Origin { node: 1, boot: 7 };
-        let hub = Hub::new(&WatchConfig::default(), &SessionEventsConfig::default(), 1);
-        Arc::new(Replica::new(origin, hub, mpsc::unbounded_channel().0))
+        let notifier = Notifier::new(&WatchConfig::default(), &SessionEventsConfig::default(), 1);
+        Arc::new(Replica::new(origin, notifier, mpsc::unbounded_channel().0))
     }
 
     #[tokio::test(start_paused = true)]
@@ -619,7 +620,8 @@ mod tests {
         const WITHIN: Duration = Duration::from_millis(100);
         let (leadership, mut questions) = leadership(7);
         let told = leadership.clock.moment(Instant::now());
-        // What the leader counts of a heartbeat with this age, so long after the moment that its node knows, and has known for so long.
+        // Returns the age that the leader counts for a heartbeat of the given age, sent some time after the moment that its node knows, and
+        // has known for some time.
         let mut take = async |clock: u64, passed_ms: u64, known_for_ms: u64, age_ms: u32| {
             tokio::time::sleep(Duration::from_millis(passed_ms)).await;
             let now = leadership.clock.moment(Instant::now());
@@ -685,15 +687,15 @@ mod tests {
             }
         };
         let config = NodeConfig::new(1, "test", BTreeMap::new(), "unused");
-        let few = Tuning {
+        let few = RuntimeConfig {
             limits: FEW,
-            ..Tuning::of(&config)
+            ..RuntimeConfig::of(&config)
         };
-        let tuned = Arc::new(Tuned::new(few));
+        let runtime_config = Arc::new(SharedRuntimeConfig::new(few));
         let (_recorder, requests) = recorder();
         let tending = tend(
             replica.clone(),
-            tuned.clone(),
+            runtime_config.clone(),
             propose,
             || COMMANDS_VERSION,
             requests,

@@ -2,36 +2,36 @@
 //!
 //! # The idea
 //!
-//! A command that any node is handed is replicated by [`raft_node`]; every node applies it to its copy of the state. The caller is answered
-//! by **its own node's** apply, so what it reads there afterwards is never older than what it was told.
+//! [`raft_node`] replicates a command that any node receives; every node applies it to its copy of the state. The caller gets its answer from
+//! **its own node's** apply, so a later read there is never older than the answer.
 //!
 //! ```text
-//!   Node::propose ──► calls ──► raft-node: forwarded to the leader, one entry of many commands, on a quorum's disks
+//!   Node::propose ──► pending proposals ──► raft-node: forwarded to the leader, one entry of many commands, on a quorum's disks
 //!        ▲                          │
 //!        │                          ▼ every node
 //!        └────────── answers ── replica ── events ──► observers: watches, grants, session events, feed, history, metrics
 //!                                   │
-//!                                   └── sessions: what the leader has heard
+//!                                   └── sessions: heartbeats at the leader
 //! ```
 //!
 //! # Words
 //!
 //! - **zxid**: the position in the history of the tree; one entry carries many commands, each with its own.
-//! - **Call**: a proposal of this node that somebody waits for.
+//! - **Pending proposal**, or call: a proposal of this node without an outcome, whose caller waits.
 //!
 //! # Guarantees
 //!
 //! - What [`Node::propose`] answered is on a quorum's disks, whatever is killed afterwards.
-//! - [`ProposeError::Unavailable`] means that nothing was done, and will not be.
+//! - [`ProposeError::Unavailable`] means that nothing was applied, and nothing will be.
 //!   [`ProposeError::OutcomeUnknown`] is only answered when a deadline has passed (or a snapshot hides
 //!   what happened): a leader that is lost in mid-flight is survived without it, because a proposal of an
 //!   earlier term can be sent again as soon as an entry of a later one is applied.
 //! - A confirmed heartbeat ([`Node::heartbeat`]) was counted by a node that could prove *afterwards* that it
 //!   still led. A session lives at least for its timeout after it was sent.
 //! - A session's end is valid only in the term of the leader that proposed it.
-//! - A watch that is armed while reading ([`Node::read_and_watch`], [`WatchConnection::look`]) tells of the first
-//!   change after what was read; a notice waits for its client before the answer of the command that caused it, and
-//!   before anybody can read the change here. A watcher that cannot be told all that happened is told so.
+//! - A watch that is armed while reading ([`Node::read_and_watch`], [`WatchConnection::look`]) fires at the first
+//!   change after what was read. A notice is queued for its client before the answer of the command that caused it, and
+//!   before anybody can read the change here. A watcher that missed a change learns it.
 //!
 //! # An example
 //!
@@ -65,21 +65,21 @@ pub mod config;
 pub mod node;
 pub mod metrics;
 pub mod traces;
-mod tuning;
-mod slow;
-mod subject;
+mod runtime_config;
+mod slow_log;
+mod command_label;
 
 pub mod admission;
 mod stall_log;
 mod replica;
-mod calls;
+mod pending_proposals;
 mod application;
 mod watch_connection;
 mod session_stream;
 mod cluster_events;
 mod sessions;
 mod leader;
-mod delays;
+mod lock_delay_timer;
 pub mod backup;
 #[cfg(feature = "simulation")]
 pub mod simulation;
@@ -98,7 +98,7 @@ pub mod counted;
 mod golden;
 
 pub use admission::{AdmissionConfig, AdmissionCounts, Busy, OpeningBounds};
-pub use cluster_events::{ClusterHappened, ClusterHappening, MAX_CHRONICLE};
+pub use cluster_events::{ClusterEvent, ClusterEventKind, MAX_CLUSTER_EVENTS};
 pub use config::{NodeConfig, SessionBounds, SweepConfig};
 pub use fault_injection::{fail_points, fail_step};
 pub use instruments::counters;
@@ -106,14 +106,14 @@ pub use lock_history;
 pub use metrics::MetricsConfig;
 pub use node::{BackupRefused, HistoryError, Node, OpenedSession, Proposal};
 pub use observers::config::{HistoryConfig, SessionEventsConfig, WatchConfig};
-pub use observers::history::{HistoryEntry, LockHistory};
-pub use observers::hub::happenings::{
-    Happened, Happening, Happenings, MAX_HAPPENINGS, MAX_ONLOOKERS, TooManyOnlookers,
+pub use observers::event_feed::{
+    FeedEvent, FeedEventKind, FeedPage, MAX_FEED_EVENTS, MAX_FEED_SUBSCRIBERS, TooManyFeedSubscribers,
 };
-pub use observers::hub::session_events::{
+pub use observers::history::{HistoryEntry, LockHistory};
+pub use observers::notifier::{ArmedWatches, GrantWait, NotArmed, WaitOutcome, Watcher, WatchesLost};
+pub use observers::session_events::{
     EventPosition, NoPosition, SessionEvent, SessionEventCounts, StreamLost, TooManyStreams,
 };
-pub use observers::hub::{ArmedWatches, GrantWait, NotArmed, Verdict, Watcher, WatchesLost};
 pub use raft_log::FileSizes;
 pub use raft_node::{
     Alarm, AlarmKind, ClusterStatus, DiskConfig, DiskReport, Followers, InvalidSetting, MAX_MEMBERS,
@@ -123,8 +123,8 @@ pub use raft_node::{
 };
 pub use raft_node::{disk_health, error, membership, status, storage, versions};
 pub use request_error::{HeartbeatError, OpenSessionError, ProposeError};
+pub use runtime_config::RuntimeConfig;
 pub use session_stream::{FollowError, SessionStream, StreamBegin, StreamLook, Told, ToldWhat};
-pub use tuning::Tuning;
 pub use watch_connection::{WatchConnection, WatchingLook};
 pub use znode_store;
 pub use znode_watch::{

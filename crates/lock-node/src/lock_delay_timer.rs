@@ -1,9 +1,9 @@
-//! When a lock is opened that was closed after an unclean loss. The leader counts the time by its own monotonic clock from
-//! when it sees that the lock is closed, so no wall clock decides. Each second it tells how far it has come, and a new leader
-//! goes on from there. Nothing here proposes anything, or reads a clock.
+//! Timer of lock delays: decides when a lock is opened that was closed after an unclean loss. The leader counts the time by its own
+//! monotonic clock from when it sees that the lock is closed, so no wall clock decides. Each second it proposes its progress, and a new
+//! leader continues from there. Nothing here proposes anything, or reads a clock.
 //!
-//! So a lock is opened not before its delay after the loss was applied, and not later than that and two ticks; each change
-//! of leaders meanwhile adds an election and at most [`TOLD_EVERY`].
+//! So a lock is opened not before its delay after the loss was applied, and not later than that and two ticks; each change of leaders
+//! meanwhile adds an election and at most [`TOLD_EVERY`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,35 +14,35 @@ use znode_store::{ClosedLock, LockName, Zxid};
 /// Locks told of by one command: each may let a queue in, and an entry is applied in one go.
 pub const MAX_TOLD_AT_ONCE: usize = 256;
 
-/// How often it is told how far a lock's time has come, and how long a proposal to open one is waited for before it is made
-/// again. It is what a change of leaders costs at most, and an entry each time while locks are closed.
+/// Interval at which progress is proposed, and timeout of a proposal to open a lock. It is the maximum cost of a change of leaders, and one
+/// entry each time while locks are closed.
 pub const TOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// Which lock, closed at which position, and how many milliseconds have passed since.
+/// Lock, the position at which it was closed, and the milliseconds since.
 pub type Passed = (LockName, Zxid, u32);
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Delays {
+pub struct LockDelayTimer {
     /// The term of the leader that counts; `None` if this node does not lead.
     term: Option<u64>,
     counted: HashMap<(LockName, Zxid), Count>,
 }
 
-/// How the time of one lock is counted.
+/// Progress of one lock.
 #[derive(Debug, Clone, Copy)]
 struct Count {
     /// Since when by this leader.
     since: Instant,
-    /// What its predecessors have told.
+    /// Time that former leaders have counted.
     before: Duration,
-    /// When it is to be told how far it has come.
+    /// Time of the next proposal.
     tell: Instant,
 }
 
-impl Delays {
-    /// Looks at the locks that are closed `now`; says of which of them is to be told how many milliseconds have passed, with the
-    /// term to propose that in. Those whose time is over come first.
+impl LockDelayTimer {
+    /// Checks the locks that are closed `now`. Returns the progress that is due to be proposed, with the term to propose it in. Locks whose
+    /// time is over come first.
     ///
     /// `term` is the one that this node leads in, if it does.
     pub fn look(
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_lock_is_opened_after_its_delay_and_not_before() {
-        let (start, mut delays) = (Instant::now(), Delays::default());
+        let (start, mut delays) = (Instant::now(), LockDelayTimer::default());
         assert_eq!(delays.look(Some(1), closed(5, 100, 0), start), None);
         assert_eq!(delays.look(Some(1), closed(5, 100, 0), start + ms(99)), None);
         let opened = told(1, 5, 100);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn each_second_it_is_told_how_far_it_has_come() {
-        let (start, mut delays) = (Instant::now(), Delays::default());
+        let (start, mut delays) = (Instant::now(), LockDelayTimer::default());
         let mut seen = Vec::new();
         for at in (0..=2_600).step_by(50) {
             if let Some((1, told)) = delays.look(Some(1), closed(5, 2_500, 0), start + ms(at)) {
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_lock_that_was_closed_anew_waits_anew() {
-        let (start, mut delays) = (Instant::now(), Delays::default());
+        let (start, mut delays) = (Instant::now(), LockDelayTimer::default());
         assert_eq!(delays.look(Some(1), closed(5, 100, 0), start), None);
         assert_eq!(delays.look(Some(1), closed(6, 100, 0), start + ms(90)), None);
         assert_eq!(delays.look(Some(1), closed(6, 100, 0), start + ms(189)), None);
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_new_leader_goes_on_from_what_was_told_and_who_does_not_lead_tells_nothing() {
-        let (start, mut delays) = (Instant::now(), Delays::default());
+        let (start, mut delays) = (Instant::now(), LockDelayTimer::default());
         assert_eq!(delays.look(Some(1), closed(5, 1_500, 0), start), None);
         assert_eq!(delays.look(None, closed(5, 1_500, 0), start + ms(1_600)), None);
         assert_eq!(
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn of_a_crowd_those_whose_time_is_over_come_first_and_all_get_their_turn() {
-        let (start, mut delays) = (Instant::now(), Delays::default());
+        let (start, mut delays) = (Instant::now(), LockDelayTimer::default());
         let crowd = |at: u64, delay_ms| ClosedLock {
             lock: LockName::parse(&format!("lock-{at}")).unwrap(),
             at: Zxid(at),

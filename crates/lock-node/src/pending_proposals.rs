@@ -19,13 +19,13 @@ use raft_log::sync::Mutex;
 use raft_node::Unavailable;
 use raft_node::messages::Declined;
 
-/// What a caller waits for.
+/// Result of a proposal for its caller.
 pub type CallResult = Result<Applied, ProposeError>;
 
 /// The same, with when what happened to it.
 #[derive(Debug)]
 pub struct Answered {
-    /// What came of it.
+    /// Result.
     pub result: CallResult,
     /// `None`: it was not applied here.
     pub stamps: Option<Stamps>,
@@ -37,16 +37,16 @@ impl From<CallResult> for Answered {
     }
 }
 
-/// When the entry with a call was applied here.
+/// Times at which the entry of a call was applied here.
 #[derive(Debug, Clone, Copy)]
 pub struct Applying {
     /// Its first command's turn came.
     pub began: Instant,
-    /// Its last one was carried out, and all who watch were told.
+    /// Its last command was applied, and its watchers were notified.
     pub ended: Instant,
 }
 
-/// When what happened to a call that was applied.
+/// Times of a call that was applied.
 #[derive(Debug, Clone, Copy)]
 pub struct Stamps {
     /// It was sent to the leader, for the last time.
@@ -55,19 +55,19 @@ pub struct Stamps {
     pub applying: Applying,
 }
 
-/// How long which part of a call took, from when it was asked for until its caller had the answer.
+/// Times of a call, from its submission until its caller had the answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// When it was asked for.
+    /// Time of its submission.
     pub asked: Instant,
-    /// What happened to it.
+    /// Times of its replication.
     pub stamps: Stamps,
-    /// When whoever waited had the answer.
+    /// Time at which the caller had the answer.
     pub answered: Instant,
 }
 
 impl Times {
-    /// Until it was sent to the leader, with all tries that were in vain.
+    /// Returns the time until it was sent to the leader, with all failed attempts.
     pub fn queued(&self) -> Duration {
         self.stamps.sent.saturating_duration_since(self.asked)
     }
@@ -86,7 +86,7 @@ impl Times {
         ended.saturating_duration_since(began)
     }
 
-    /// Until whoever waited had woken.
+    /// Returns the time until the caller was running.
     pub fn replying(&self) -> Duration {
         self.answered
             .saturating_duration_since(self.stamps.applying.ended)
@@ -98,8 +98,7 @@ impl Times {
     }
 }
 
-/// How long the place of a call is kept that was given up on its way, if nobody ever hears of it again: longer than a run of
-/// calls is waited for.
+/// Time for which a cancelled call keeps its permit if its outcome never becomes known: longer than the timeout of a batch of calls.
 const LINGER: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -107,16 +106,16 @@ struct Call {
     envelope: Bytes,
     /// The term in which it was last sent; `None` while it has not been.
     sent_in: Option<u64>,
-    /// When that was.
+    /// Time of the last attempt.
     sent_at: Option<Instant>,
     answer: oneshot::Sender<Answered>,
     place: Place,
 }
 
-/// A call that its caller has given up while it was on its way: it still is, so its place is not free. Else whoever asks and
-/// hangs up could ask for any number of things.
+/// Cancelled proposal that may still be in the log. It keeps its permit until its outcome is known; otherwise a client could have any
+/// number of requests in flight by hanging up.
 #[derive(Debug)]
-struct GivenUp {
+struct Cancelled {
     sent_in: u64,
     at: Instant,
     _place: Place,
@@ -126,17 +125,17 @@ struct GivenUp {
 struct Table {
     next: u64,
     calls: BTreeMap<u64, Call>,
-    given_up: BTreeMap<u64, GivenUp>,
+    given_up: BTreeMap<u64, Cancelled>,
     stopped: bool,
 }
 
 /// All unanswered proposals of this node, by their number.
 #[derive(Debug, Default)]
-pub struct Calls {
+pub struct PendingProposals {
     table: Mutex<Table>,
 }
 
-impl Calls {
+impl PendingProposals {
     /// Enters a new call, which has a place. `encode` makes its envelope from the number that it gets.
     pub fn enter(
         &self,
@@ -295,11 +294,11 @@ impl Calls {
             first.remove();
         }
         let _place = call.place;
-        table.given_up.insert(number, GivenUp { sent_in, at, _place });
+        table.given_up.insert(number, Cancelled { sent_in, at, _place });
         Some(true)
     }
 
-    /// Whether nobody waits for an answer.
+    /// Returns whether no call is pending.
     pub fn is_empty(&self) -> bool {
         self.table.lock().calls.is_empty()
     }
@@ -337,7 +336,7 @@ mod tests {
         admission.place(&request).unwrap()
     }
 
-    fn enter(calls: &Calls) -> (u64, oneshot::Receiver<Answered>) {
+    fn enter(calls: &PendingProposals) -> (u64, oneshot::Receiver<Answered>) {
         let place = place(&Arc::new(Admission::new(AdmissionConfig::default())));
         let (number, _, rx) = calls
             .enter(place, |number| Bytes::from(number.to_string()))
@@ -346,9 +345,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_hangs_up_does_not_free_the_place_of_what_is_on_its_way() {
+    async fn cancelled_call_keeps_its_permit_while_it_is_in_flight() {
         let admission = Arc::new(Admission::new(AdmissionConfig::default()));
-        let calls = Calls::default();
+        let calls = PendingProposals::default();
         let enter = || {
             let encode = |number: u64| Bytes::from(number.to_string());
             calls.enter(place(&admission), encode).unwrap().0
@@ -376,14 +375,14 @@ mod tests {
                 ended: Instant::now(),
             },
         );
-        assert_eq!(admission.counts().kept, 3, "it was carried out");
+        assert_eq!(admission.counts().kept, 3, "it was applied");
         assert!(calls.mark_unsent(&numbers[1..2]).is_empty());
         assert_eq!(admission.counts().kept, 2, "it was refused");
         tokio::time::advance(LINGER * 2).await;
         let last = enter();
         calls.mark_sent(1, &mut vec![(last, Bytes::new())]);
         calls.give_up(last);
-        assert_eq!(admission.counts().kept, 1, "of the others nobody has heard again");
+        assert_eq!(admission.counts().kept, 1, "the outcome of the others is unknown");
         calls.term_began(2);
         assert_eq!(admission.counts().kept, 0, "what is of an earlier term is void");
     }
@@ -393,8 +392,8 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_sent_in_an_earlier_term_is_tried_again() {
-        let calls = Calls::default();
+    fn calls_of_earlier_terms_alone_are_retried() {
+        let calls = PendingProposals::default();
         let (a, _ra) = enter(&calls);
         let (b, _rb) = enter(&calls);
         let (c, _rc) = enter(&calls);
@@ -413,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_call_that_was_given_up_is_not_sent() {
-        let calls = Calls::default();
+        let calls = PendingProposals::default();
         let (a, _ra) = enter(&calls);
         let (b, _rb) = enter(&calls);
         calls.give_up(a);
@@ -424,7 +423,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stopping_node_tells_what_it_knows() {
-        let calls = Calls::default();
+        let calls = PendingProposals::default();
         let (a, ra) = enter(&calls);
         let (_b, rb) = enter(&calls);
         calls.mark_sent(1, &mut vec![(a, Bytes::new())]);

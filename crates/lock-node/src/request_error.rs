@@ -29,7 +29,7 @@ pub enum OpenSessionError {
     /// The caller's address opens sessions faster than one may; nothing was done.
     #[error("too many sessions are opened from this address")]
     TooMany {
-        /// When there is one for it again.
+        /// Time after which another attempt makes sense.
         retry_after: Duration,
     },
 }

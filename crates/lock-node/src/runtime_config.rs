@@ -1,5 +1,4 @@
-//! What of a node's configuration can be changed while it runs. Whoever goes by it looks it up each time; what is under way goes on
-//! as it was begun.
+//! Settings that can change while a node runs. Their users read them each time; work that has begun continues with the former ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,23 +12,23 @@ use raft_node::{DiskConfig, RaftNodeConfig, SnapshotConfig};
 
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tuning {
-    /// What takes longer is told of in the log.
+pub struct RuntimeConfig {
+    /// Requests that take longer are logged.
     pub slow: Option<Duration>,
     /// For sessions that are opened from now on.
     pub sessions: SessionBounds,
-    /// What this node sees to once it leads; what is beyond a limit already stays.
+    /// Limits that this node proposes when it leads; what exceeds a limit already stays.
     pub limits: Limits,
-    /// When what nobody uses is swept.
+    /// Sweeps of unused znodes.
     pub sweeps: SweepConfig,
-    /// When to make snapshots, what is kept behind them, and how fast they are sent.
+    /// Settings of snapshots.
     pub snapshots: SnapshotConfig,
-    /// When the disk counts as nearly full or slow.
+    /// Thresholds of a nearly full or slow disk.
     pub disk: DiskConfig,
 }
 
-impl Tuning {
-    /// What of a configuration can be changed.
+impl RuntimeConfig {
+    /// Returns the settings of a configuration that can change.
     pub fn of(config: &NodeConfig) -> Self {
         Self {
             slow: config.metrics.slow,
@@ -61,23 +60,23 @@ impl Tuning {
     }
 }
 
-/// What holds now.
+/// Present settings.
 #[derive(Debug)]
-pub(crate) struct Tuned(RwLock<Arc<Tuning>>);
+pub(crate) struct SharedRuntimeConfig(RwLock<Arc<RuntimeConfig>>);
 
-impl Tuned {
+impl SharedRuntimeConfig {
     /// At the start.
-    pub fn new(tuning: Tuning) -> Self {
-        Self(RwLock::new(tuning.into()))
+    pub fn new(runtime_config: RuntimeConfig) -> Self {
+        Self(RwLock::new(runtime_config.into()))
     }
 
-    /// What holds at this moment.
-    pub fn get(&self) -> Arc<Tuning> {
+    /// Returns the present settings.
+    pub fn get(&self) -> Arc<RuntimeConfig> {
         self.0.read().clone()
     }
 
-    /// What holds from now on.
-    pub fn set(&self, tuning: Tuning) {
-        *self.0.write() = tuning.into();
+    /// Replaces the settings.
+    pub fn set(&self, runtime_config: RuntimeConfig) {
+        *self.0.write() = runtime_config.into();
     }
 }

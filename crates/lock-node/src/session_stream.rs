@@ -1,5 +1,5 @@
-//! The events of one session, followed from a position on: what happened to its locks, and the watches of whoever follows, in
-//! one order. How they travel to a client, and whether its session lives, is the front end's matter.
+//! Stream of one session's events from a position on: events of its locks, and the watches of the stream, in one order. The front end
+//! transports them, and keeps the session alive.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -9,17 +9,19 @@ use znode_store::{Identities, SessionFate, SessionId, Store, ZPath, Zxid};
 use znode_watch::{Notice, TooManyWatches, WatchKind};
 
 use crate::replica::Replica;
-use observers::hub::session_events::{EventPosition, Following, SessionEvent, StreamLost, TooManyStreams};
-use observers::hub::{Hub, Watcher};
+use observers::notifier::{Notifier, Watcher};
+use observers::session_events::{
+    EventPosition, SessionEvent, SessionEventStream, StreamLost, TooManyStreams,
+};
 use raft_node::Unavailable;
 
-/// So many events are taken at a time: nothing is applied while they are.
+/// Maximum number of events that are read at a time: nothing is applied meanwhile.
 const TAKEN_AT_ONCE: usize = 256;
 
-/// How a stream begins.
+/// Beginning of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamBegin {
-    /// With the present state: whoever follows knows nothing yet.
+    /// With the present state: the client knows nothing yet.
     New,
     /// After the position that was named: all that has happened since follows.
     Resumed,
@@ -44,12 +46,12 @@ pub enum FollowError {
     Unavailable(#[from] Unavailable),
 }
 
-/// What is told to whoever follows.
+/// Item of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
-    /// Where it stands: who comes back after this has been told all up to here, and nothing beyond.
+    /// Position. A client that resumes after it has got everything up to here, and nothing beyond.
     pub at: EventPosition,
-    /// What happened.
+    /// Content.
     pub what: ToldWhat,
 }
 
@@ -58,16 +60,16 @@ pub struct Told {
 pub enum ToldWhat {
     /// Something happened to the session.
     Session {
-        /// When, in milliseconds since 1970, by the log.
+        /// Time in milliseconds since 1970, by the log.
         time_ms: u64,
-        /// What.
+        /// Event.
         event: SessionEvent,
     },
     /// A watch has fired, and is gone.
     Watch {
-        /// Which.
+        /// Number.
         number: u32,
-        /// What it saw.
+        /// Notice.
         notice: Notice,
     },
 }
@@ -75,11 +77,11 @@ pub enum ToldWhat {
 /// A session's events from a position on. They end when it is dropped.
 pub struct SessionStream {
     replica: Arc<Replica>,
-    following: Following,
+    following: SessionEventStream,
     watchers: Vec<(u32, Watcher)>,
     /// Watches that have fired and were not told yet.
     fired: Vec<(u32, Notice)>,
-    /// Everything up to here was told.
+    /// Position up to which everything was delivered.
     told: EventPosition,
 }
 
@@ -92,7 +94,7 @@ impl SessionStream {
         look: impl FnOnce(&mut StreamLook<'_>) -> Result<T, E>,
     ) -> Result<(T, Self), E> {
         let store = replica.store.read();
-        let events = &replica.hub.sessions;
+        let events = &replica.notifier.sessions;
         let begin = match after {
             None => StreamBegin::New,
             Some(after) if after.zxid() <= store.zxid() && events.knows_all_after(after) => {
@@ -119,7 +121,7 @@ impl SessionStream {
         }
         let mut looking = StreamLook {
             store: &store,
-            hub: &replica.hub,
+            notifier: &replica.notifier,
             begin,
             watchers: Vec::new(),
             fired: Vec::new(),
@@ -136,8 +138,8 @@ impl SessionStream {
         Ok((seen, stream))
     }
 
-    /// What has happened since it was asked last, in order, and up to where everything is told with it. Part of it, if there is
-    /// much: then [`SessionStream::changed`] is ready at once.
+    /// Returns the next items, in order, and the position up to which everything is delivered with them. If there are many, it returns a
+    /// part; then [`SessionStream::changed`] is ready at once.
     pub fn take(&mut self) -> Result<(Vec<Told>, EventPosition), StreamLost> {
         let replica = self.replica.clone();
         // With the state locked no command is half told.
@@ -160,7 +162,7 @@ impl SessionStream {
             .collect();
         let before = self.told;
         self.fired.retain(|(number, notice)| {
-            // A change from before the beginning is told late, and moves nobody back.
+            // The notice of an earlier change comes late, and must not move the stream back.
             let at = EventPosition::of_watch(notice.zxid, *number).max(before);
             let is_due = at <= reached;
             if is_due {
@@ -177,7 +179,7 @@ impl SessionStream {
         Ok((told, self.told))
     }
 
-    /// Up to where everything was told.
+    /// Returns the position up to which everything was delivered.
     pub fn told(&self) -> EventPosition {
         self.told
     }
@@ -208,7 +210,7 @@ fn gather(
     watchers.retain_mut(|(number, watcher)| match look(watcher) {
         Poll::Pending => true,
         Poll::Ready(notice) => {
-            // None: whoever follows is let go as well, and told why.
+            // None: the stream ends as well, with a reason.
             fired.extend(notice.map(|notice| (*number, notice)));
             false
         }
@@ -219,7 +221,7 @@ fn gather(
 /// The state at the position at which a stream begins, and the watches that it begins with.
 pub struct StreamLook<'a> {
     store: &'a Store,
-    hub: &'a Arc<Hub>,
+    notifier: &'a Arc<Notifier>,
     begin: StreamBegin,
     watchers: Vec<(u32, Watcher)>,
     fired: Vec<(u32, Notice)>,
@@ -231,12 +233,12 @@ impl StreamLook<'_> {
         self.store
     }
 
-    /// How the stream begins.
+    /// Returns how the stream begins.
     pub fn begin(&self) -> StreamBegin {
         self.begin
     }
 
-    /// Arms a watch for one notice under a number of its own. `caller` is who will be told.
+    /// Arms a watch for one notice, with a number. The notice is sent if `caller` may read the znode then.
     pub fn watch(
         &mut self,
         number: u32,
@@ -244,12 +246,12 @@ impl StreamLook<'_> {
         kind: WatchKind,
         caller: Identities,
     ) -> Result<(), TooManyWatches> {
-        let watcher = self.hub.watch(path, kind, caller)?;
+        let watcher = self.notifier.watch(path, kind, caller)?;
         self.watchers.push((number, watcher));
         Ok(())
     }
 
-    /// The watch of this number has missed something: it is told at once, and not armed.
+    /// Delivers the notice of a watch that has missed a change, in place of arming it.
     pub fn missed(&mut self, number: u32, notice: Notice) {
         self.fired.push((number, notice));
     }

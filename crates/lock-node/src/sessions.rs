@@ -1,26 +1,24 @@
-//! When sessions end: the leader's deadlines, on its monotonic clock.
+//! Deadlines of sessions at the leader, on its monotonic clock.
 //!
-//! Heartbeats are not in the log, so a new leader cannot know when the old one heard of whom. What it knows comes from
-//! *records of silence* (`Command::RecordSilence`). Such a record says how long a session had been silent when its leader
-//! looked, and it holds until the session is taken off the record: while a session is on it, a leader confirms a heartbeat
-//! only after a `Command::NoteHeartbeats` is applied. So whoever finds a session on record knows that none was confirmed
-//! since. Each replica notes when it applied a record, by its own clock. As the leader, it counts the silence from there.
+//! Heartbeats are not in the log, so a new leader does not know when the old one received them. It knows *records of silence*
+//! (`Command::RecordSilence`). Such a record contains the time for which a session had been silent at its leader, and it holds until the
+//! session is taken off the record: while a session is on record, a leader confirms a heartbeat only after a `Command::NoteHeartbeats` is
+//! applied. So a record means that no heartbeat was confirmed since. Each replica notes when it applied a record, by its own clock. As the
+//! leader, it counts the silence from there.
 //!
-//! A leader records the silence of all sessions before it hands its office over, of each that was silent for half of its
-//! timeout, and at the beginning of its term of all those that are not on record. Sessions that were on no record get their
-//! full timeout from then.
+//! A leader records the silence of all sessions before it hands leadership over, of each session that was silent for half of its timeout,
+//! and at the beginning of its term of all sessions that are not on record. Sessions without a record get their full timeout from then.
 //!
-//! A leader confirms no heartbeat before its own first entry is applied. A leader that was itself stalled (its process was
-//! stopped, its machine slept) moves all deadlines by the stall: the heartbeats may have been waiting in its sockets. For the
-//! same reason a new leader ends no session before clients had [`SessionTracker::lead`]'s `grace` to reach it. A session whose
-//! end is proposed is not confirmed any more; but if a command of its own was before that end in the log, it is spared, by
-//! the state (`Command::ExpireSessions`) and here.
+//! A leader confirms no heartbeat before its own first entry is applied. A leader that was itself paused (its process was stopped, its
+//! machine slept) moves all deadlines by the pause: the heartbeats may have been waiting in its sockets. For the same reason a new leader
+//! ends no session before clients had [`SessionTracker::lead`]'s `grace` to reach it. A session whose end is proposed is not confirmed any
+//! more; but if a command of its own was before that end in the log, the state (`Command::ExpireSessions`) and this module let it live.
 //!
-//! So a session lives for at least its timeout after the last confirmed heartbeat was *sent*. It ends within its timeout, plus
-//! an election and the grace for each change of leaders. A leader that dies before it has recorded the silence of a session
-//! adds what it knew of that: half of the timeout, once.
+//! So a session lives for at least its timeout after the last confirmed heartbeat was *sent*. It ends within its timeout, plus an election
+//! and the grace for each change of leaders. A leader that dies before it has recorded the silence of a session adds what it knew of that:
+//! half of the timeout, once.
 //!
-//! Nothing here reads a clock: the caller says what time it is.
+//! Nothing here reads a clock: the caller passes the time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -33,7 +31,7 @@ use znode_store::{SessionId, Silence, Zxid};
 use raft_log::sync::Mutex;
 use raft_node::messages::Touched;
 
-/// A record of silence that could not be made is tried again after so long. Until then a crash costs what is not on record.
+/// Time after which a failed record of silence is proposed again. Until then a crash loses the unrecorded silence.
 const RECORD_AGAIN: Duration = Duration::from_secs(1);
 
 /// Sessions on one record: an entry is applied in one go.
@@ -53,7 +51,7 @@ struct Tracked {
     ending: bool,
     /// Its silence is on record, or may be: no heartbeat is confirmed before one is noted in the log.
     on_record: bool,
-    /// When its silence is to be put on record; `None` if that was proposed.
+    /// Time at which its silence is to be recorded; `None` if that was proposed.
     record_at: Option<Instant>,
 }
 
@@ -69,7 +67,7 @@ impl Tracked {
 /// A session as a new leader finds it in the state.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
-    /// Which.
+    /// Session.
     pub session: SessionId,
     /// Its timeout.
     pub timeout: Duration,
@@ -77,10 +75,10 @@ pub struct Found {
     pub silence: Option<Silence>,
 }
 
-/// What is to be proposed, in the term beside it.
+/// Proposals that are due, with their term.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// In which term.
+    /// Term.
     pub term: u64,
     /// The sessions whose time is over. They count as ending; see [`SessionTracker::still_ending`].
     pub over: Vec<SessionId>,
@@ -88,17 +86,17 @@ pub struct Due {
     pub silent: Vec<(SessionId, u32)>,
 }
 
-/// What became of heartbeats.
+/// Results of heartbeats.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// What their callers learn, in their order, once `to_note` are noted in the log.
+    /// Answers to the callers, in their order, valid once `to_note` are noted in the log.
     pub touched: Vec<Touched>,
     /// Sessions that are, or may be, on the record of silence.
     pub to_note: Vec<SessionId>,
 }
 
 #[derive(Debug)]
-struct Reign {
+struct LeaderTerm {
     term: u64,
     sessions: HashMap<SessionId, Tracked>,
     /// At least one entry for every session that is not ending, none of them later than its next look. An
@@ -110,8 +108,8 @@ struct Reign {
 /// The deadlines of all sessions while this node leads; while it does not, only when it applied which record.
 #[derive(Debug, Default)]
 pub struct SessionTracker {
-    reign: Mutex<Option<Reign>>,
-    /// When this node applied which records of silence, the oldest first.
+    reign: Mutex<Option<LeaderTerm>>,
+    /// Times at which this node applied records of silence, the oldest first.
     records: Mutex<VecDeque<(Zxid, Instant)>>,
 }
 
@@ -119,7 +117,7 @@ impl SessionTracker {
     /// This node leads in `term` and has applied an entry of its own. Sessions on record go on being silent, the others get
     /// their full timeout, and each at least the `grace`. Call it while the state is locked, so that none is missed.
     pub fn lead(&self, term: u64, now: Instant, grace: Duration, sessions: impl IntoIterator<Item = Found>) {
-        let mut reign = Reign {
+        let mut reign = LeaderTerm {
             term,
             sessions: HashMap::new(),
             due: BinaryHeap::new(),
@@ -163,7 +161,7 @@ impl SessionTracker {
         *self.reign.lock() = Some(reign);
     }
 
-    /// The record of silence at `at` was applied: the silence of its sessions has lasted so long already, and goes on.
+    /// Notes that the record of silence at `at` was applied: the silence of its sessions continues from there.
     pub fn recorded(&self, at: Zxid, now: Instant) {
         let mut records = self.records.lock();
         if records.back().is_none_or(|(last, _)| *last < at) {
@@ -225,8 +223,8 @@ impl SessionTracker {
         tracked.is_some_and(|tracked| tracked.on_record)
     }
 
-    /// The state has heard the session at the position that is applied now. It has no record of the session's silence any more,
-    /// and passes over the session in records and ends that were proposed before.
+    /// Notes that the state has heard the session at the position that is applied now. The state has no record of the session's silence any
+    /// more, and skips the session in records and ends that were proposed before.
     pub fn off_record(&self, session: SessionId) {
         if let Some(reign) = &mut *self.reign.lock() {
             reign.spare(session);
@@ -259,7 +257,7 @@ impl SessionTracker {
         })
     }
 
-    /// What is to be proposed `now`: at most `limit` ends of sessions, and records of silence if all members know these.
+    /// Returns the proposals that are due `now`: at most `limit` ends of sessions, and records of silence if all members know these.
     pub fn take_due(&self, now: Instant, limit: usize, records: bool) -> Option<Due> {
         let mut reign = self.reign.lock();
         let reign = reign.as_mut()?;
@@ -339,7 +337,7 @@ impl SessionTracker {
         sessions
     }
 
-    /// This node was stalled for so long: nobody's heartbeat could be heard.
+    /// Moves all deadlines by the time for which this node was paused and received no heartbeat.
     pub fn stalled(&self, by: Duration) {
         if let Some(reign) = &mut *self.reign.lock() {
             for tracked in reign.sessions.values_mut() {
@@ -348,7 +346,7 @@ impl SessionTracker {
         }
     }
 
-    /// How long ago a session was last heard of; only the leader can tell.
+    /// Returns the time since the last sign of life of a session; only the leader knows it.
     pub fn silence(&self, session: SessionId, now: Instant) -> Option<Duration> {
         let reign = self.reign.lock();
         let tracked = reign.as_ref()?.sessions.get(&session)?;
@@ -366,7 +364,7 @@ impl Tracked {
     }
 }
 
-impl Reign {
+impl LeaderTerm {
     fn enter(&mut self, session: SessionId, tracked: Tracked) {
         self.due.push(Reverse((tracked.next_look(), session)));
         self.sessions.insert(session, tracked);
@@ -401,7 +399,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(10);
     const MS: Duration = Duration::from_millis(1);
-    /// Clients have so long to reach a new leader.
+    /// Time that clients have to reach a new leader.
     const GRACE: Duration = Duration::from_millis(600);
     const A: SessionId = SessionId(1);
     const B: SessionId = SessionId(2);
@@ -486,7 +484,7 @@ mod tests {
         assert_eq!(tracker.still_ending(1, vec![A, B]), [A]);
     }
 
-    /// A proposed end with an unknown outcome may be in the log. Time that a stall gives back to all sessions does not change that.
+    /// A proposed end with an unknown outcome may be in the log. The time of a pause does not change that.
     #[test]
     fn a_session_whose_end_may_be_in_the_log_is_confirmed_only_after_a_command_of_its_own() {
         let start = Instant::now();
@@ -498,7 +496,7 @@ mod tests {
         assert_eq!(
             over(&tracker, late + TIMEOUT * 3),
             None,
-            "whoever proposed it proposes it again"
+            "its proposer proposes it again"
         );
         tracker.heard(A, late);
         tracker.ended(B);
@@ -655,7 +653,7 @@ mod tests {
         assert_eq!(to_note(&tracker, 1, &[A], start + MS), [A], "it is only proposed");
         tracker.off_record(A);
         assert_eq!(to_note(&tracker, 1, &[A, B], start + MS * 2), [B]);
-        // A command of the session's own does the same, once the state has heard it.
+        // A command of the session does the same, once it is applied.
         assert!(tracker.heard(B, start + MS * 3));
         assert_eq!(to_note(&tracker, 1, &[B], start + MS * 3), [B]);
         tracker.off_record(B);

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::calls::Times;
-use crate::metrics::meters::Ended;
-use crate::subject::Subject;
+use crate::command_label::CommandLabel;
+use crate::metrics::node_counters::Ended;
+use crate::pending_proposals::Times;
 use raft_log::sync::{Mutex, RwLock};
 
-/// What lines of it are found by.
+/// Target of its log lines.
 const TARGET: &str = "lockgate::slow";
 
-/// So many are told in a while; the others are counted. That is enough to see a pattern, and no disk is filled by it.
+/// Maximum number of lines in a period; the others are counted. That shows a pattern, and fills no disk.
 const TOLD: u32 = 20;
 
 /// The while.
@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_secs(10);
 /// See the module.
 #[derive(Debug)]
 pub struct SlowLog {
-    /// What takes longer is told; `None`: nothing is.
+    /// Requests that take longer are logged; `None`: none.
     threshold: RwLock<Option<Duration>>,
     lately: Mutex<Lately>,
 }
@@ -34,7 +34,7 @@ struct Lately {
 }
 
 impl SlowLog {
-    /// Tells of what takes longer than `threshold`.
+    /// Returns a log of requests that take longer than `threshold`.
     pub fn new(threshold: Option<Duration>) -> Self {
         Self {
             threshold: RwLock::new(threshold),
@@ -42,7 +42,7 @@ impl SlowLog {
         }
     }
 
-    /// From now on tells of what takes longer than `threshold`.
+    /// Changes the threshold.
     pub fn set(&self, threshold: Option<Duration>) {
         *self.threshold.write() = threshold;
     }
@@ -52,7 +52,7 @@ impl SlowLog {
     }
 
     /// Something is over.
-    pub fn note(&self, subject: &Subject, times: &Times, outcome: &str) {
+    pub fn note(&self, subject: &CommandLabel, times: &Times, outcome: &str) {
         if self.is_quick(times.in_all()) {
             return;
         }
@@ -78,8 +78,8 @@ impl SlowLog {
         );
     }
 
-    /// Something has waited in vain: nobody knows how far it came.
-    pub fn note_unanswered(&self, subject: &Subject, took: Duration, outcome: &str) {
+    /// Logs a request that timed out with an unknown outcome.
+    pub fn note_unanswered(&self, subject: &CommandLabel, took: Duration, outcome: &str) {
         if self.is_quick(took) {
             return;
         }
@@ -96,7 +96,7 @@ impl SlowLog {
         }
     }
 
-    /// Whether one more is told, and how many were not before it.
+    /// Returns whether one more line is logged, with the number of omitted ones before it.
     fn admit(&self) -> Option<u64> {
         let mut lately = self.lately.lock();
         if lately.since.is_none_or(|since| since.elapsed() >= EVERY) {
@@ -111,8 +111,8 @@ impl SlowLog {
     }
 }
 
-/// Whether the state refused to end sessions. That is its task: what was proposed on a busy machine may be wrong when it is applied.
-fn is_spared(subject: &Subject, outcome: &str) -> bool {
+/// Returns whether the state refused to end sessions. That is its task: a proposal of a busy machine may be wrong when it is applied.
+fn is_spared(subject: &CommandLabel, outcome: &str) -> bool {
     subject.what == "expire_sessions" && outcome == Ended::Refused.word()
 }
 
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn refused_end_of_sessions_is_harmless_and_nothing_else_is() {
-        let about = |what| Subject { what, at: None };
+        let about = |what| CommandLabel { what, at: None };
         assert!(is_spared(&about("expire_sessions"), Ended::Refused.word()));
         assert!(!is_spared(&about("expire_sessions"), Ended::Done.word()));
         assert!(!is_spared(&about("acquire"), Ended::Refused.word()));

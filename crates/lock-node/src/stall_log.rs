@@ -1,10 +1,10 @@
-//! Limited log of the moments at which a node stood still: on a busy machine there are many.
+//! Rate-limited log of pauses of a node: on a busy machine there are many.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// After a line the next one comes so much later, and counts what happened in between.
+/// Minimum time between two lines. A line counts the pauses since the last one.
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Stalls that were not logged yet.
@@ -16,7 +16,7 @@ pub struct StallLog {
 }
 
 impl StallLog {
-    /// Notes that the node stood still for `late`, and logs that if the last line is long enough ago.
+    /// Records a pause of `late`, and logs it if the last line is long enough ago.
     pub fn note(&mut self, late: Duration) {
         if let Some((stalls, longest)) = self.due(late) {
             tracing::warn!(
@@ -27,7 +27,7 @@ impl StallLog {
         }
     }
 
-    /// How many stalls a line is to tell of, and the longest of them.
+    /// Returns the number of pauses of a line, and the longest.
     fn due(&mut self, late: Duration) -> Option<(u32, Duration)> {
         self.stalls += 1;
         self.longest = self.longest.max(late);

@@ -1,6 +1,6 @@
-//! What a traced request leaves behind: spans, each a piece of time with a name and a parent. Whoever takes a request in begins a
-//! [`Scope`]; what it proposes while it runs within becomes spans of their own. Who collects them, and how they travel, is
-//! not known here; where nobody does, this costs the look at an empty place.
+//! Traces of requests: spans, each a piece of time with a name and a parent. A front end begins a [`Scope`] for a request; proposals within
+//! it become spans of their own. The collector of spans and their transport are outside of this module. Without a collector a scope costs
+//! one check.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,9 +10,9 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
-use crate::calls::Times;
-use crate::subject::{MAX_SHOWN, Subject};
-use instruments::sheet::{Instruments, Sheet};
+use crate::command_label::{CommandLabel, MAX_SHOWN};
+use crate::pending_proposals::Times;
+use instruments::text_format::{Instruments, Sheet};
 
 /// Names a trace: sixteen bytes that are not all 0.
 pub type TraceId = [u8; 16];
@@ -20,16 +20,16 @@ pub type TraceId = [u8; 16];
 /// Names a span within it, likewise.
 pub type SpanId = [u8; 8];
 
-/// Whoever collects spans. It must not wait.
+/// Collector of spans. It must not wait.
 pub trait Collector: Send + Sync {
     /// Takes one that is over.
     fn collect(&self, span: Span);
 
-    /// What became of those that were taken.
+    /// Returns the numbers of sent and dropped spans.
     fn counts(&self) -> SpanCounts;
 }
 
-/// What became of spans.
+/// Numbers of spans.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpanCounts {
     /// They are where they were to go.
@@ -38,7 +38,7 @@ pub struct SpanCounts {
     pub dropped: u64,
 }
 
-/// Which side of a request a span stands for.
+/// Side of a request that a span stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
     /// It was served.
@@ -54,33 +54,33 @@ pub struct Span {
     pub trace: TraceId,
     /// Its own name.
     pub id: SpanId,
-    /// What it is a part of.
+    /// Parent.
     pub parent: Option<SpanId>,
-    /// What was done.
+    /// Name.
     pub name: Cow<'static, str>,
     /// On which side.
     pub kind: SpanKind,
     /// From when.
     pub begin: SystemTime,
-    /// Until when.
+    /// End.
     pub end: SystemTime,
-    /// What else there is to say.
+    /// Attributes.
     pub attributes: Vec<(&'static str, String)>,
-    /// Whether it went wrong.
+    /// It failed.
     pub failed: bool,
 }
 
-/// Where spans go, and of which requests.
+/// Destination of spans, and the sampling of requests.
 #[derive(Clone)]
 pub struct Tracing {
-    /// Who takes them.
+    /// Collector.
     pub collector: Arc<dyn Collector>,
     /// The part of the requests that is traced whose callers say nothing of it: 0 for none, 1 for all.
     pub ratio: f64,
 }
 
 impl Tracing {
-    /// Whether a new trace is one of those that are traced: decided by its name, which is random.
+    /// Returns whether a new trace is sampled: its id decides, which is random.
     pub fn takes(&self, trace: TraceId) -> bool {
         let [.., a, b, c, d] = trace;
         f64::from(u32::from_be_bytes([a, b, c, d])) < self.ratio * 2_f64.powi(32)
@@ -103,7 +103,7 @@ impl PartialEq for Tracing {
 
 impl Eq for Tracing {}
 
-/// What became of the spans.
+/// Metrics of the spans.
 impl Instruments for Tracing {
     fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
         let SpanCounts { sent, dropped } = self.collector.counts();
@@ -124,7 +124,7 @@ pub struct Scope {
     pub trace: TraceId,
     /// The span.
     pub span: SpanId,
-    /// Who collects its parts.
+    /// Collector of its parts.
     pub collector: Arc<dyn Collector>,
 }
 
@@ -151,7 +151,7 @@ impl Scope {
     /// A proposal made within is over.
     pub(crate) fn proposed(
         self,
-        subject: &Subject,
+        subject: &CommandLabel,
         asked: Instant,
         answered: Instant,
         times: Option<&Times>,
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_runs_within_knows_its_span_and_nothing_else_does() {
+    async fn scope_is_visible_only_within_it() {
         let scope = || Scope {
             trace: draw_trace(),
             span: [7; 8],

@@ -7,7 +7,7 @@ use znode_store::{Identities, SessionId, Store, ZPath, Zxid};
 use znode_watch::{NoWatch, Notice, WatchKind, WatchLists, WatcherType};
 
 use crate::replica::Replica;
-use observers::hub::{HubConnection, NotArmed, WatchesLost};
+use observers::notifier::{NotArmed, NotifierConnection, WatchesLost};
 use raft_log::sync::RwLockReadGuard;
 
 /// The watches of one client that stays connected. They end when it is dropped.
@@ -18,17 +18,16 @@ use raft_log::sync::RwLockReadGuard;
 /// that had seen a later position would not ask for it when it comes back.
 pub struct WatchConnection {
     replica: Arc<Replica>,
-    hub: HubConnection,
+    notifier: NotifierConnection,
 }
 
 impl WatchConnection {
     pub(crate) fn new(replica: Arc<Replica>, caller: Identities) -> Self {
-        let hub = replica.hub.connect(caller);
-        Self { replica, hub }
+        let notifier = replica.notifier.connect(caller);
+        Self { replica, notifier }
     }
 
-    /// The connection of a session, which ends when the session does, or goes on on another connection: what was told before
-    /// is still told.
+    /// Connects a client of a session. The connection ends when the session ends or reconnects elsewhere, after the notices that it has.
     pub(crate) fn of_session(
         replica: Arc<Replica>,
         session: SessionId,
@@ -36,9 +35,9 @@ impl WatchConnection {
         caller: Identities,
     ) -> Result<Self, WatchesLost> {
         let store = replica.store.read();
-        let hub = replica.hub.connect_session(&store, session, since, caller)?;
+        let notifier = replica.notifier.connect_session(&store, session, since, caller)?;
         drop(store);
-        Ok(Self { replica, hub })
+        Ok(Self { replica, notifier })
     }
 
     /// Locks the state, to read and arm with nothing applied in between. Keep it short, and take no second one meanwhile:
@@ -46,40 +45,40 @@ impl WatchConnection {
     pub fn look(&self) -> WatchingLook<'_> {
         WatchingLook {
             store: self.replica.look(),
-            hub: &self.hub,
+            notifier: &self.notifier,
         }
     }
 
-    /// The client has proven more. What it is told from now on is decided by this.
+    /// Sets the identities of the client. Notices are checked against them from now on.
     pub fn set_identities(&self, caller: Identities) {
-        self.hub.set_identities(caller);
+        self.notifier.set_identities(caller);
     }
 
     /// Removes watches on a path.
     pub fn remove(&self, path: &ZPath, which: WatcherType) -> Result<(), NoWatch> {
-        self.hub.remove(path, which)
+        self.notifier.remove(path, which)
     }
 
-    /// Whether there is such a watch on this very path.
+    /// Returns whether there is such a watch on exactly this path.
     pub fn is_armed(&self, path: &ZPath, which: WatcherType) -> bool {
-        self.hub.is_armed(path, which)
+        self.notifier.is_armed(path, which)
     }
 
     /// The next notice, if one waits: all of what was applied before the state was last read here does.
     pub fn try_next(&self) -> Result<Option<Notice>, WatchesLost> {
-        self.hub.backlog.try_next()
+        self.notifier.queue.try_next()
     }
 
     /// Waits for the next notice. One task at a time may wait; given up, it can be called again and has taken nothing.
     pub fn next(&self) -> impl Future<Output = Result<Notice, WatchesLost>> + Send {
-        self.hub.backlog.next()
+        self.notifier.queue.next()
     }
 }
 
 /// The state, locked for reading, and a client that may leave watches.
 pub struct WatchingLook<'a> {
     store: RwLockReadGuard<'a, Store>,
-    hub: &'a HubConnection,
+    notifier: &'a NotifierConnection,
 }
 
 impl WatchingLook<'_> {
@@ -90,12 +89,12 @@ impl WatchingLook<'_> {
 
     /// Arms a watch. One that is armed already stays as it is.
     pub fn arm(&self, kind: WatchKind, path: &ZPath) -> Result<(), NotArmed> {
-        self.hub.arm(kind, path)
+        self.notifier.arm(kind, path)
     }
 
     /// Arms the watches that the client had on another connection. What it has missed after `since`, the position that
     /// it saw last, is among the notices when this returns. If there are too many watches they are all lost.
     pub fn rearm(&self, since: Zxid, lists: &WatchLists) -> Result<(), WatchesLost> {
-        self.hub.rearm(&self.store, since, lists)
+        self.notifier.rearm(&self.store, since, lists)
     }
 }

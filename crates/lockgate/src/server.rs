@@ -12,10 +12,10 @@ use lock_api::http;
 use lock_api::http::{HttpConfig, LiveConfig, OperatorToken, Tracing};
 use lock_api::locks::Locks;
 use lock_client::{LockClient, LockSession};
-use lock_node::metrics::sheet::Registry;
+use lock_node::metrics::text_format::Registry;
 use lock_node::{
     AdmissionConfig, MemberAddress, MembershipChanged, MembershipError, MetricsConfig, Node, NodeConfig,
-    NodeId, RaftTiming, SessionBounds, SnapshotConfig, SweepConfig, Tuning, WatchConfig,
+    NodeId, RaftTiming, RuntimeConfig, SessionBounds, SnapshotConfig, SweepConfig, WatchConfig,
 };
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Notify};
@@ -77,7 +77,7 @@ pub struct LiveSettings {
     /// Admission control of the node.
     pub admission: AdmissionConfig,
     /// Other settings of the node.
-    pub tuning: Tuning,
+    pub tuning: RuntimeConfig,
 }
 
 /// Task that serves clients until it is cancelled.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use lock_api::http::{ConnectionMetrics, Tracing};
 use lock_node::Node;
-use lock_node::metrics::sheet::Registry;
+use lock_node::metrics::text_format::Registry;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

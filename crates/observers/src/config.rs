@@ -3,13 +3,13 @@
 use lock_history::HistoryLimits;
 use znode_watch::WatchLimits;
 
-/// How much a node keeps for those who watch. Watches are a node's own, so nodes may differ in this.
+/// Bounds of watches. Watches belong to one node, so nodes may differ in this.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchConfig {
-    /// How many watches there may be.
+    /// Maximum number of watches.
     pub limits: WatchLimits,
-    /// How many notices may wait for a client that stays connected and does not read. One more, and it loses its watches
-    /// and has to come back.
+    /// Maximum number of notices that wait for a connected client that does not read. With one more the client loses its watches and has to
+    /// reconnect.
     pub backlog: usize,
 }
 
@@ -17,38 +17,36 @@ impl Default for WatchConfig {
     fn default() -> Self {
         let limits = WatchLimits::default();
         Self {
-            // A single command may fire all one-shot watches of a client, and it is not to blame for that. Some 3 MB.
+            // A single command may fire all one-shot watches of a client, which is not the client's fault. This many take some 3 MB.
             backlog: limits.per_watcher as usize,
             limits,
         }
     }
 }
 
-/// How much a node keeps for those who follow the events of a session. It changes nothing that is replicated, so nodes may differ
-/// in this.
+/// Bounds of session events and their streams. Nothing of it is replicated, so nodes may differ in this.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionEventsConfig {
-    /// How many events of all sessions together are kept for those who come back. Whoever comes back later than that is told how
-    /// things stand instead.
+    /// Maximum number of stored events of all sessions together. A stream that resumes at an older position begins with the present state
+    /// instead.
     pub backlog: usize,
-    /// How much memory they may take, in bytes.
+    /// Maximum memory of the stored events, in bytes.
     pub backlog_bytes: usize,
-    /// How many streams one session may have at this node.
+    /// Maximum number of streams of one session at this node.
     pub streams_per_session: usize,
-    /// How many streams there may be at this node.
+    /// Maximum number of streams at this node.
     pub streams_per_node: usize,
 }
 
 impl Default for SessionEventsConfig {
     fn default() -> Self {
         Self {
-            // Some seconds of a node's largest load: who loses its node is at the next one within one. Else it takes hours until
-            // so much has happened, and nobody who follows is that far behind.
+            // Some seconds of a node's largest load. A client that loses its node is at the next one within a second.
             backlog: 32_768,
             backlog_bytes: 16 * 1024 * 1024,
-            // Two programs that share a session, each of which may have left one behind when its network broke, and some to look.
+            // Two programs that share a session, each with one stream that a broken network has left behind, and some for debugging.
             streams_per_session: 8,
-            // As many as connections.
+            // The maximum number of connections.
             streams_per_node: 10_000,
         }
     }

@@ -1,7 +1,7 @@
-//! This node's history of locks: a thread that takes what the tap tells and keeps it in a [`lock_history::Index`], and those
-//! who ask for it. Whatever happens to the index, nothing but history suffers.
+//! Lock history of this node: a thread that receives hold events and writes them to a [`lock_history::Index`], and queries of it. A failure
+//! of the index affects nothing but history.
 //!
-//! What a record says is not decided here but by the state machine, and how it is kept by `lock_history`.
+//! The state machine decides what a record says, and `lock_history` how it is stored.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -12,61 +12,60 @@ use lock_history::{Gap, HistoryLimits, Index, IndexError, Position, Record};
 use parking_lot::{Condvar, Mutex};
 use znode_store::{Hold, LockName};
 
-use crate::tap::{AppliedHolds, HoldChange, TapEnd, TapMeter, Told};
+use crate::history_channel::{AppliedHolds, HoldChange, HoldEventProgress, HoldEventReceiver, HoldMessage};
 
-/// The directory of the index in the data directory.
+/// Directory of the index in the data directory.
 pub const HISTORY_DIR: &str = "history";
 
-/// After the first thing that is told it waits so long for more: then the applier never has to wake this thread up more
-/// often, and many changes become one batch. Whoever asks for a history waits so long, too.
+/// Time that the thread waits after the first event for more. So the apply loop wakes it at most this often, and many changes become one
+/// batch. A query waits as long.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// With nothing to do it looks so often what else there is to do. So much history a process that is killed may lose (and
-/// make again from its log).
+/// Interval of maintenance without events. A process that is killed may lose this much history, and makes it again from its log.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How often records are looked at for their age.
+/// Interval at which expired records are removed.
 const AGE_EVERY: Duration = Duration::from_secs(60);
 
-/// How long after a failure the index is opened again at first; then twice as long each time.
+/// Time after the first failure until the index is opened again. It doubles with each failure.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 
-/// And at most: a disk that is full may be so for hours.
+/// Maximum of that time. A disk may be full for hours.
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// How long a question waits until the index knows what the state knows. Usually it takes [`GATHER`].
-const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum time that a query waits until the index has what the state has. It usually takes [`GATHER`].
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a node that stops waits for the index to be written.
-const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time that a stopping node waits for the index.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// So many holders are looked up in the state at a time: some microseconds in which nothing is applied.
+/// Number of holders that are looked up in the state at a time: some microseconds in which nothing is applied.
 const LOOKED_UP_AT_ONCE: usize = 64;
 
-/// Some of what is remembered of a lock.
+/// Page of a lock's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockHistory {
-    /// The latest first.
+    /// Holds, the latest first.
     pub entries: Vec<HistoryEntry>,
-    /// The token before which the next page begins; `None` on the last one.
+    /// Token before which the next page begins; `None` on the last page.
     pub next_before: Option<u64>,
-    /// Where something may be missing, in the time of this page.
+    /// Periods within this page in which records may be missing.
     pub gaps: Vec<Gap>,
-    /// There are no records of what ended up to here.
+    /// Position up to which records were removed.
     pub since: Position,
 }
 
-/// One hold.
+/// Hold in the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HistoryEntry {
-    /// It holds.
+    /// Present hold.
     Open(Hold),
-    /// It is over.
+    /// Past hold.
     Over(Record),
 }
 
 impl HistoryEntry {
-    /// Who held what.
+    /// Returns the hold.
     pub fn hold(&self) -> &Hold {
         match self {
             Self::Open(hold) => hold,
@@ -86,54 +85,54 @@ impl HistoryUnavailable {
     }
 }
 
-/// State that knows who holds a lock at present.
+/// State that knows the present holders of locks.
 pub trait Holders: Send + Sync {
-    /// Returns of each hold whether it is one still.
+    /// Returns of each hold whether it still exists.
     fn still_hold(&self, holds: &[Arc<Hold>]) -> Vec<bool>;
 }
 
-/// Those who ask, and the thread's handle.
+/// Handle of the history: queries, and the end of its thread.
 pub struct History {
     shared: Arc<Shared>,
-    meter: TapMeter,
+    progress: HoldEventProgress,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// How many messages were taken.
+    /// Number of events that the thread has taken.
     taken: Mutex<u64>,
     took: Condvar,
 }
 
 #[derive(Default)]
 enum State {
-    /// The thread has not got to it yet.
+    /// The thread has not opened the index yet.
     #[default]
     Opening,
     Kept(Box<Index>),
-    /// The index cannot be used now, for this reason.
+    /// The index cannot be used now; the reason.
     Paused(String),
 }
 
 impl History {
-    /// Begins to keep what is told at `end` in `dir`. `owner` is the data directory's id.
+    /// Starts the thread, which writes the events of `end` to `dir`. `owner` is the id of the data directory.
     pub fn start(
         dir: PathBuf,
         owner: [u8; 16],
         bounds: HistoryLimits,
-        end: TapEnd,
-        meter: TapMeter,
+        end: HoldEventReceiver,
+        progress: HoldEventProgress,
         holders: Weak<dyn Holders>,
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let keeper = Keeper {
+        let keeper = HistoryWriter {
             dir,
             owner,
             bounds,
             holders,
-            meter: meter.clone(),
+            progress: progress.clone(),
             shared: shared.clone(),
             told: Position::default(),
             flushed: Instant::now(),
@@ -157,17 +156,17 @@ impl History {
             })?;
         Ok(Self {
             shared,
-            meter,
+            progress,
             thread: Mutex::new(Some(thread)),
         })
     }
 
-    /// How much was told so far. Ask while the state is locked.
+    /// Returns the number of events that were sent so far. Call it while the state is locked.
     pub fn told(&self) -> u64 {
-        self.meter.sent()
+        self.progress.sent()
     }
 
-    /// The records of a lock and who holds it, before a token. `holds` is who held it when `told` was asked. It blocks.
+    /// Returns a page of the past and present holders of a lock, before a token. `holds` are the holders when `told` was read. Blocks.
     pub fn page(
         &self,
         lock: &LockName,
@@ -208,12 +207,12 @@ impl History {
         })
     }
 
-    /// Waits until the thread has ended, which somebody has told it to, but not for ever. It blocks.
+    /// Waits until the thread has ended, in bounded time. The end must have been sent before. Blocks.
     pub fn stop(&self) {
         let Some(thread) = self.thread.lock().take() else {
             return;
         };
-        let deadline = Instant::now() + STOP_PATIENCE;
+        let deadline = Instant::now() + STOP_TIMEOUT;
         let mut taken = self.shared.taken.lock();
         while *taken != u64::MAX {
             if self.shared.took.wait_until(&mut taken, deadline).timed_out() {
@@ -230,7 +229,7 @@ impl History {
 
 impl Shared {
     fn wait_taken(&self, told: u64) -> Result<(), HistoryUnavailable> {
-        let deadline = Instant::now() + ANSWER_PATIENCE;
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
         let mut taken = self.taken.lock();
         while *taken < told {
             if self.took.wait_until(&mut taken, deadline).timed_out() {
@@ -246,8 +245,8 @@ impl Shared {
     }
 }
 
-/// Puts the holders between the records, the latest first, and cuts the page off after `count`, but not between two with
-/// one token.
+/// Merges present holders into the records, the latest first, and cuts the page off after `count`, but not between two entries with one
+/// token.
 fn merge(
     records: Vec<Record>,
     next_before: Option<u64>,
@@ -255,7 +254,7 @@ fn merge(
     before: Option<u64>,
     count: usize,
 ) -> (Vec<HistoryEntry>, Option<u64>) {
-    // Whoever has ended since the state was looked at is a record by now.
+    // A hold that has ended since the state was read is a record by now.
     let is_over = |hold: &Hold| {
         records.iter().any(|record| {
             record.hold.fencing_token == hold.fencing_token && record.hold.holder == hold.holder
@@ -285,25 +284,25 @@ fn merge(
     }
 }
 
-/// The thread.
-struct Keeper {
+/// State of the thread.
+struct HistoryWriter {
     dir: PathBuf,
     owner: [u8; 16],
     bounds: HistoryLimits,
     holders: Weak<dyn Holders>,
-    meter: TapMeter,
+    progress: HoldEventProgress,
     shared: Arc<Shared>,
-    /// The last position that was told, kept or not.
+    /// Last position that was received, stored or not.
     told: Position,
     flushed: Instant,
     aged: Option<Instant>,
-    /// How often in a row the index could not be opened.
+    /// Number of failures in a row to open the index.
     failures: u32,
     retry_at: Instant,
 }
 
-impl Keeper {
-    fn run(mut self, end: &TapEnd) {
+impl HistoryWriter {
+    fn run(mut self, end: &HoldEventReceiver) {
         let mut taken = 0;
         loop {
             self.reopen();
@@ -315,12 +314,12 @@ impl Keeper {
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => (None, true),
                 Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
             };
-            // What was told up to here is taken below.
-            let (zxid, time_ms) = self.meter.told_until();
+            // Events up to here are taken below.
+            let (zxid, time_ms) = self.progress.sent_until();
             let mut stops = false;
             while let Some(told) = next.take().or_else(|| end.next()) {
                 match told {
-                    Told::Stop => {
+                    HoldMessage::Stop => {
                         stops = true;
                         break;
                     }
@@ -355,10 +354,10 @@ impl Keeper {
         }
     }
 
-    fn take(&mut self, told: Told) {
+    fn take(&mut self, told: HoldMessage) {
         match told {
-            Told::Applied(applied) => self.applied(applied),
-            Told::Replaced {
+            HoldMessage::Applied(applied) => self.applied(applied),
+            HoldMessage::Replaced {
                 before,
                 zxid,
                 time_ms,
@@ -369,7 +368,7 @@ impl Keeper {
                     zxid: before.zxid().0,
                     time_ms: before.time_ms(),
                 };
-                // What is hidden between the two states, and what was hidden before the first, are one gap.
+                // What is hidden between the two states, and what was missed before the first, make one gap.
                 if missed > 0 {
                     tracing::warn!(messages = missed, "the lock history has missed something");
                 }
@@ -388,7 +387,7 @@ impl Keeper {
                     self.close_open(gap);
                 }
             }
-            Told::Stop => {}
+            HoldMessage::Stop => {}
         }
     }
 
@@ -436,7 +435,7 @@ impl Keeper {
         });
     }
 
-    /// Notes that nothing is known up to `until`; returns the gap, if that is one in what the index knows.
+    /// Records that nothing is known up to `until`. Returns the gap, if it is one in what the index knows.
     fn miss(&mut self, until: Position) -> Option<Gap> {
         self.told = until;
         let mut gap = None;
@@ -447,7 +446,7 @@ impl Keeper {
         gap
     }
 
-    /// Closes those of the holds that were open at the beginning of a gap that are over by now.
+    /// Closes the holds that were open at the beginning of a gap and have ended by now.
     fn close_open(&mut self, gap: Gap) {
         let mut open = Vec::new();
         self.attempt(|index| {
@@ -459,8 +458,7 @@ impl Keeper {
         }
     }
 
-    /// Closes those of `holds` that hold no more. What the state knows may be told later, and then better: an end that is
-    /// known takes the place of one that is not.
+    /// Closes those of `holds` that have ended. Events may tell their ends later, and better: a known end replaces an unknown one.
     fn close_missing(&mut self, holds: &[Arc<Hold>], not_before: Position, until: Position) {
         let Some(holders) = self.holders.upgrade() else {
             return;
@@ -475,7 +473,7 @@ impl Keeper {
         });
     }
 
-    /// Does something with the index, if there is one just now.
+    /// Does something with the index, if it is open.
     fn attempt(&mut self, work: impl FnOnce(&mut Index) -> Result<(), IndexError>) {
         let mut state = self.shared.state.lock();
         let State::Kept(index) = &mut *state else {
@@ -514,7 +512,7 @@ impl Keeper {
                 }
                 *self.shared.state.lock() = State::Kept(Box::new(index));
                 self.failures = 0;
-                // What was told meanwhile is missing.
+                // Events in the meantime are missing.
                 let told = self.told;
                 if let Some(gap) = self.miss(told) {
                     self.close_open(gap);
@@ -534,7 +532,7 @@ impl Keeper {
         }
     }
 
-    /// Puts an index out of the way that can never be opened.
+    /// Moves an index away that can never be opened.
     fn put_aside(&self, error: &IndexError) {
         if error.may_pass() {
             return;

@@ -1,7 +1,7 @@
-//! Where whoever keeps a history of holds is told of them, in the order in which commands are applied.
+//! Channel from the apply loop to the lock history, in apply order.
 //!
-//! Telling never waits. What was told and not yet taken is bounded; beyond the bound nothing is told but, as soon as there
-//! is room again, that something was missed. It does not know what becomes of what it tells.
+//! Sending never waits. The number of events in the channel is bounded. Beyond the bound events are dropped, and the next one that fits
+//! says how many messages were missed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -9,123 +9,123 @@ use std::sync::mpsc;
 
 use znode_store::{ContenderEnd, Event, Hold, Store};
 
-/// So many beginnings and ends wait at most to be taken: some seconds of a node's largest load, some 30 MB.
+/// Maximum number of beginnings and ends in the channel: some seconds of a node's largest load, some 30 MB.
 const MAX_WAITING: usize = 65_536;
 
-/// What is told.
-pub enum Told {
+/// Message to the lock history.
+pub enum HoldMessage {
     /// Entries were applied.
     Applied(AppliedHolds),
-    /// A snapshot took the place of the state.
+    /// A snapshot replaced the state.
     Replaced {
-        /// The state before. It takes a while to compare, and to give back.
+        /// State before the snapshot. It takes a while to compare, and to drop.
         before: Box<Store>,
-        /// Where the new one stands.
+        /// Position of the new state.
         zxid: u64,
-        /// And its time.
+        /// Time of the new state.
         time_ms: u64,
-        /// Whether something was missed before.
+        /// Number of messages that were missed before.
         missed: u64,
     },
-    /// Nothing more will come.
+    /// The last message.
     Stop,
 }
 
-/// What one entry did to holds.
+/// Hold events of one entry.
 pub struct AppliedHolds {
-    /// The beginnings and ends, with the zxids of their commands.
+    /// Beginnings and ends, with the zxids of their commands.
     pub holds: Vec<(u64, HoldChange)>,
-    /// The last zxid before the entry.
+    /// Last zxid before the entry.
     pub after: u64,
-    /// The last zxid of the entry.
+    /// Last zxid of the entry.
     pub zxid: u64,
-    /// The state's time after it.
+    /// Time of the state after the entry.
     pub time_ms: u64,
-    /// How many messages were missed just before this one.
+    /// Number of messages that were missed just before this one.
     pub missed: u64,
 }
 
-/// A beginning or an end.
+/// Beginning or end of a hold.
 pub enum HoldChange {
     /// A hold began.
     Began(Arc<Hold>),
     /// A hold ended.
     Ended {
-        /// Which.
+        /// Hold.
         hold: Arc<Hold>,
-        /// How.
+        /// Reason.
         how: ContenderEnd,
-        /// By whom, if it was broken.
+        /// Principal that broke it.
         by: Option<Arc<str>>,
-        /// When, in the time of the state.
+        /// Time of the state.
         time_ms: u64,
     },
 }
 
-/// The applier's end. Without somebody who listens it does nothing.
+/// Sender of the apply loop. Without a receiver it does nothing.
 #[derive(Default)]
-pub struct Tap {
-    listener: Option<Listener>,
+pub struct HoldEventSender {
+    channel: Option<Channel>,
 }
 
-struct Listener {
-    queue: mpsc::Sender<Told>,
+struct Channel {
+    queue: mpsc::Sender<HoldMessage>,
     waiting: Arc<AtomicUsize>,
-    meter: TapMeter,
+    progress: HoldEventProgress,
     missed: AtomicU64,
 }
 
-/// The other end.
-pub struct TapEnd {
-    queue: mpsc::Receiver<Told>,
+/// Receiver of the lock history.
+pub struct HoldEventReceiver {
+    queue: mpsc::Receiver<HoldMessage>,
     waiting: Arc<AtomicUsize>,
 }
 
-/// Looks how much was told.
+/// Progress of the sender.
 #[derive(Clone, Default)]
-pub struct TapMeter(Arc<Meter>);
+pub struct HoldEventProgress(Arc<Progress>);
 
 #[derive(Default)]
-struct Meter {
+struct Progress {
     sent: AtomicU64,
     zxid: AtomicU64,
     time_ms: AtomicU64,
 }
 
-impl TapMeter {
-    /// How many messages were told so far.
+impl HoldEventProgress {
+    /// Returns the number of messages that were sent so far.
     pub fn sent(&self) -> u64 {
         self.0.sent.load(Ordering::Acquire)
     }
 
-    /// A zxid up to which everything was told by now, and a time that is not later than its own.
-    pub fn told_until(&self) -> (u64, u64) {
+    /// Returns a zxid up to which all events were sent by now, and a time that is not later than that of the zxid.
+    pub fn sent_until(&self) -> (u64, u64) {
         let time_ms = self.0.time_ms.load(Ordering::Acquire);
         (self.0.zxid.load(Ordering::Acquire), time_ms)
     }
 }
 
-impl Tap {
-    /// A tap with its other end.
-    pub fn new() -> (Self, TapEnd, TapMeter) {
+impl HoldEventSender {
+    /// Returns a sender, its receiver and its progress.
+    pub fn new() -> (Self, HoldEventReceiver, HoldEventProgress) {
         let (queue, end) = mpsc::channel();
         let waiting = Arc::new(AtomicUsize::new(0));
-        let meter = TapMeter::default();
-        let listener = Listener {
+        let progress = HoldEventProgress::default();
+        let channel = Channel {
             queue,
             waiting: waiting.clone(),
-            meter: meter.clone(),
+            progress: progress.clone(),
             missed: AtomicU64::new(0),
         };
-        let tap = Self {
-            listener: Some(listener),
+        let sender = Self {
+            channel: Some(channel),
         };
-        (tap, TapEnd { queue: end, waiting }, meter)
+        (sender, HoldEventReceiver { queue: end, waiting }, progress)
     }
 
-    /// Begins to collect what an entry does; `None` if nobody wants to know.
+    /// Begins to collect the hold events of an entry; `None` without a receiver.
     pub fn collect(&self, store: &Store) -> Option<AppliedHolds> {
-        self.listener.as_ref().map(|_| AppliedHolds {
+        self.channel.as_ref().map(|_| AppliedHolds {
             holds: Vec::new(),
             after: store.zxid().0,
             zxid: 0,
@@ -134,67 +134,66 @@ impl Tap {
         })
     }
 
-    /// Tells of an entry. Call it while the state is still locked, so that nobody who looks at the state is ahead of what
-    /// was told.
+    /// Sends the hold events of an entry. Call it while the state is still locked, so that no reader of the state is ahead of the events.
     pub fn applied(&self, applied: Option<AppliedHolds>, store: &Store) {
-        let (Some(listener), Some(mut applied)) = (&self.listener, applied) else {
+        let (Some(channel), Some(mut applied)) = (&self.channel, applied) else {
             return;
         };
         let (zxid, time_ms) = (store.zxid().0, store.time_ms());
         if !applied.holds.is_empty() {
             (applied.zxid, applied.time_ms) = (zxid, time_ms);
-            applied.missed = listener.missed.load(Ordering::Relaxed);
+            applied.missed = channel.missed.load(Ordering::Relaxed);
             // What does not fit is counted as missed.
-            drop(listener.tell(applied.holds.len(), Told::Applied(applied)));
+            drop(channel.send(applied.holds.len(), HoldMessage::Applied(applied)));
         }
-        listener.reached(zxid, time_ms);
+        channel.reached(zxid, time_ms);
     }
 
-    /// Tells of a snapshot that took the place of `before`, which is given back if nobody takes it.
+    /// Sends that a snapshot replaced the state `before`. Returns that state if it was not sent.
     #[must_use = "a large state should be dropped where it holds nobody up"]
     pub fn replaced(&self, before: Store, zxid: u64, time_ms: u64) -> Option<Store> {
-        let Some(listener) = &self.listener else {
+        let Some(channel) = &self.channel else {
             return Some(before);
         };
-        let missed = listener.missed.load(Ordering::Relaxed);
+        let missed = channel.missed.load(Ordering::Relaxed);
         let before = Box::new(before);
-        let refused = listener.tell(
+        let refused = channel.send(
             1,
-            Told::Replaced {
+            HoldMessage::Replaced {
                 before,
                 zxid,
                 time_ms,
                 missed,
             },
         );
-        listener.reached(zxid, time_ms);
+        channel.reached(zxid, time_ms);
         match refused {
-            Some(Told::Replaced { before, .. }) => Some(*before),
+            Some(HoldMessage::Replaced { before, .. }) => Some(*before),
             _ => None,
         }
     }
 
-    /// Tells that nothing more will come.
+    /// Sends the last message.
     pub fn stop(&self) {
-        if let Some(listener) = &self.listener {
-            // Whoever is gone has stopped already.
-            let _ = listener.queue.send(Told::Stop);
+        if let Some(channel) = &self.channel {
+            // A receiver that is gone has stopped already.
+            let _ = channel.queue.send(HoldMessage::Stop);
         }
     }
 }
 
-impl Listener {
-    /// Returns what could not be told.
-    fn tell(&self, weight: usize, told: Told) -> Option<Told> {
+impl Channel {
+    /// Returns a message that could not be sent.
+    fn send(&self, weight: usize, message: HoldMessage) -> Option<HoldMessage> {
         let has_room = self.waiting.load(Ordering::Relaxed) < MAX_WAITING;
         self.waiting.fetch_add(weight, Ordering::Relaxed);
         let refused = match has_room {
-            true => self.queue.send(told).err().map(|error| error.0),
-            false => Some(told),
+            true => self.queue.send(message).err().map(|error| error.0),
+            false => Some(message),
         };
         if refused.is_none() {
             self.missed.store(0, Ordering::Relaxed);
-            self.meter.0.sent.fetch_add(1, Ordering::Release);
+            self.progress.0.sent.fetch_add(1, Ordering::Release);
         } else {
             self.waiting.fetch_sub(weight, Ordering::Relaxed);
             self.missed.fetch_add(1, Ordering::Relaxed);
@@ -203,19 +202,19 @@ impl Listener {
     }
 }
 
-impl Listener {
-    /// Everything up to here was told, unless something is missed.
+impl Channel {
+    /// Records that all events up to here were sent, unless some are missed.
     fn reached(&self, zxid: u64, time_ms: u64) {
         if self.missed.load(Ordering::Relaxed) == 0 {
             // In this order a reader never gets a time that is later than the position.
-            self.meter.0.zxid.store(zxid, Ordering::Release);
-            self.meter.0.time_ms.store(time_ms, Ordering::Release);
+            self.progress.0.zxid.store(zxid, Ordering::Release);
+            self.progress.0.time_ms.store(time_ms, Ordering::Release);
         }
     }
 }
 
 impl AppliedHolds {
-    /// Takes what one command did.
+    /// Collects the hold events of one command.
     pub fn follow(&mut self, zxid: u64, time_ms: u64, events: &[Event]) {
         for event in events {
             let change = match event {
@@ -233,7 +232,7 @@ impl AppliedHolds {
     }
 }
 
-impl Told {
+impl HoldMessage {
     fn weight(&self) -> usize {
         match self {
             Self::Applied(applied) => applied.holds.len(),
@@ -243,19 +242,19 @@ impl Told {
     }
 }
 
-impl TapEnd {
-    /// Waits for what is told next, for so long at most.
-    pub fn wait(&self, patience: std::time::Duration) -> Result<Told, mpsc::RecvTimeoutError> {
-        let told = self.queue.recv_timeout(patience)?;
-        self.waiting.fetch_sub(told.weight(), Ordering::Relaxed);
-        Ok(told)
+impl HoldEventReceiver {
+    /// Waits for the next message, in the given time at most.
+    pub fn wait(&self, patience: std::time::Duration) -> Result<HoldMessage, mpsc::RecvTimeoutError> {
+        let message = self.queue.recv_timeout(patience)?;
+        self.waiting.fetch_sub(message.weight(), Ordering::Relaxed);
+        Ok(message)
     }
 
-    /// What was told and not yet taken.
-    pub fn next(&self) -> Option<Told> {
-        let told = self.queue.try_recv().ok()?;
-        self.waiting.fetch_sub(told.weight(), Ordering::Relaxed);
-        Some(told)
+    /// Returns the next message, if there is one.
+    pub fn next(&self) -> Option<HoldMessage> {
+        let message = self.queue.try_recv().ok()?;
+        self.waiting.fetch_sub(message.weight(), Ordering::Relaxed);
+        Some(message)
     }
 }
 
@@ -281,43 +280,43 @@ mod tests {
         })
     }
 
-    fn tell(tap: &Tap, count: usize) {
+    fn send(sender: &HoldEventSender, count: usize) {
         let store = Store::new();
-        let mut applied = tap.collect(&store).expect("somebody listens");
+        let mut applied = sender.collect(&store).expect("there is a receiver");
         let events = vec![Event::HoldBegan(hold()); count];
         applied.follow(1, 1, &events);
-        tap.applied(Some(applied), &store);
+        sender.applied(Some(applied), &store);
     }
 
-    fn missed(told: Option<Told>) -> Option<u64> {
-        match told? {
-            Told::Applied(applied) => Some(applied.missed),
+    fn missed(message: Option<HoldMessage>) -> Option<u64> {
+        match message? {
+            HoldMessage::Applied(applied) => Some(applied.missed),
             _ => None,
         }
     }
 
     #[test]
-    fn whoever_does_not_take_what_is_told_is_told_that_something_was_missed() {
-        let (tap, end, meter) = Tap::new();
-        tell(&tap, MAX_WAITING);
-        tell(&tap, 1);
-        tell(&tap, 1);
-        assert_eq!(meter.sent(), 1);
+    fn receiver_that_falls_behind_learns_how_much_it_missed() {
+        let (sender, end, progress) = HoldEventSender::new();
+        send(&sender, MAX_WAITING);
+        send(&sender, 1);
+        send(&sender, 1);
+        assert_eq!(progress.sent(), 1);
         assert_eq!(missed(end.next()), Some(0));
         assert_eq!(missed(end.next()), None);
-        tell(&tap, 1);
-        tell(&tap, 1);
-        assert_eq!(meter.sent(), 3);
+        send(&sender, 1);
+        send(&sender, 1);
+        assert_eq!(progress.sent(), 3);
         assert_eq!(missed(end.next()), Some(2));
         assert_eq!(missed(end.next()), Some(0));
         assert_eq!(end.waiting.load(Ordering::Relaxed), 0);
     }
 
     #[test]
-    fn nobody_is_told_what_does_not_concern_holds() {
-        let (tap, end, _) = Tap::new();
-        tell(&tap, 0);
+    fn entries_without_hold_events_send_nothing() {
+        let (sender, end, _) = HoldEventSender::new();
+        send(&sender, 0);
         assert!(end.next().is_none());
-        assert!(Tap::default().collect(&Store::new()).is_none());
+        assert!(HoldEventSender::default().collect(&Store::new()).is_none());
     }
 }

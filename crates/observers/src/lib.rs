@@ -1,17 +1,17 @@
-//! Observers of a node: what happens to locks, sessions and znodes, brought to those who wait for it or look on.
+//! Observers of a node: they bring events of locks, sessions and znodes to waiting clients, streams, dashboards, the lock history and metrics.
 //!
 //! The apply loop of `lock-node` hands the events of each command to the observers, in the order of the log and while the state is locked. So
-//! an observer that reads the state and subscribes in one go misses nothing, and is told nothing twice.
+//! an observer that reads the state and subscribes in one go misses nothing, and gets nothing twice.
 //!
 //! | observer | what it does |
 //! |---|---|
-//! | [`hub`] | notifies watches on znodes, and waits for grants and for ends of contenders |
-//! | [`hub::session_events`] | keeps the events of sessions for streams that come back |
-//! | [`hub::happenings`] | keeps the latest events of all locks and sessions, for dashboards |
-//! | [`tap`], [`history`] | write past holders of locks to the index of `lock-history`, by a thread |
+//! | [`notifier`] | notifies watches on znodes, and waits for grants and for ends of contenders |
+//! | [`session_events`] | stores the events of sessions, for streams that resume |
+//! | [`event_feed`] | stores the latest events of all locks and sessions, for dashboards |
+//! | [`history_channel`], [`history`] | write past holders of locks to the index of `lock-history`, by a thread |
 //! | [`lock_metrics`] | counts grants, waits and holds, and how they end |
 //!
-//! Nothing waits for an observer: what it does not fetch is bounded, and it is told when something was missed. Nothing here is replicated.
+//! Nothing waits for an observer: what it does not fetch is bounded, and it learns when something was missed. Nothing here is replicated.
 //!
 //! # What this crate must not know
 //!
@@ -19,7 +19,9 @@
 //! `lock-history`.
 
 pub mod config;
+pub mod notifier;
+pub mod session_events;
+pub mod event_feed;
+pub mod history_channel;
 pub mod history;
-pub mod hub;
 pub mod lock_metrics;
-pub mod tap;

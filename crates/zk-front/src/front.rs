@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use listener::{ConnectionLimiter, ConnectionMetrics, LiveConnectionLimits};
 use lock_node::Node;
-use lock_node::metrics::sheet::{self, Instruments, Registry, Sheet};
+use lock_node::metrics::text_format::{self, Instruments, Registry, Sheet};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -365,7 +365,7 @@ impl Front {
 
     /// Registers the metrics of this front end.
     pub fn register_metrics(&self, registry: &mut Registry) {
-        sheet::register(registry, self.clone());
+        text_format::register(registry, self.clone());
     }
 
     /// Returns the number of connected clients.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use lock_node::counters::{Classes, Counter, Histogram};
-use lock_node::metrics::sheet::Sheet;
+use lock_node::metrics::text_format::Sheet;
 use tokio::time::Instant;
 use zk_wire::{ErrorCode, op_code};
 

@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use axum::response::Response;
-use lock_node::{EventPosition, Happened, Happening, Happenings, MAX_ONLOOKERS};
+use lock_node::{EventPosition, FeedEvent, FeedEventKind, FeedPage, MAX_FEED_SUBSCRIBERS};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -83,10 +83,10 @@ pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: He
     let after = header.or(params.after.as_deref()).map(position).transpose()?;
     ensure_freshness(&api, false).await?;
     let revocation = RevocationWatch::begin(&api.node, &peer);
-    let changes = api.node.look_on().map_err(|_| {
+    let changes = api.node.subscribe_feed().map_err(|_| {
         Problem::new(
             Code::TooManyRequests,
-            format!("this node has {MAX_ONLOOKERS} observers, its maximum"),
+            format!("this node has {MAX_FEED_SUBSCRIBERS} observers, its maximum"),
         )
     })?;
     let feed = Feed::new(api, peer.identities(), revocation, changes, params, after);
@@ -193,10 +193,10 @@ impl Feed {
     fn write_message(&mut self, text: &mut String, count: usize, even_if_empty: bool) {
         let (caller, with_locks) = (&self.caller, self.with_locks);
         let with_cluster = self.with_cluster;
-        let (of_cluster, through) = self.api.node.chronicle(self.of_cluster, count);
+        let (of_cluster, through) = self.api.node.cluster_events(self.of_cluster, count);
         self.of_cluster = through;
-        let is_selected = |it: &Happening| matches_prefix(&it.what, self.prefix.as_deref());
-        let render = |store: &Store, mut happenings: Happenings| {
+        let is_selected = |it: &FeedEvent| matches_prefix(&it.what, self.prefix.as_deref());
+        let render = |store: &Store, mut happenings: FeedPage| {
             happenings.latest.retain(|it| may_see(store, caller, &it.what));
             let locks = match with_locks {
                 true => locks_of(&happenings),
@@ -227,7 +227,7 @@ impl Feed {
             }
             at
         };
-        self.at = Some(self.api.node.happenings(self.at, count, is_selected, render));
+        self.at = Some(self.api.node.feed_events(self.at, count, is_selected, render));
         self.next_check = Instant::now() + MIN_MESSAGE_INTERVAL;
     }
 
@@ -238,11 +238,11 @@ impl Feed {
 }
 
 /// Locks of the events in a message.
-fn locks_of(happenings: &Happenings) -> BTreeSet<LockName> {
+fn locks_of(happenings: &FeedPage) -> BTreeSet<LockName> {
     happenings.latest.iter().filter_map(|it| it.what.lock()).collect()
 }
 
-fn matches_prefix(what: &Happened, prefix: Option<&str>) -> bool {
+fn matches_prefix(what: &FeedEventKind, prefix: Option<&str>) -> bool {
     match prefix {
         None => true,
         Some(prefix) => what.lock().is_some_and(|lock| lock.as_str().starts_with(prefix)),
@@ -251,7 +251,7 @@ fn matches_prefix(what: &Happened, prefix: Option<&str>) -> bool {
 
 /// Returns whether the caller may see an event: those of a lock require access to its history, those of sessions and
 /// access control the rights of an administrator.
-fn may_see(store: &Store, caller: &Identities, what: &Happened) -> bool {
+fn may_see(store: &Store, caller: &Identities, what: &FeedEventKind) -> bool {
     let view = store.seen_by(caller);
     match what.lock() {
         Some(lock) => view.lock_history(&lock).is_ok(),

@@ -1,6 +1,6 @@
 //! Documents of `GET /v1/events`: the word of an event, and all details known about it.
 
-use lock_node::{Alarm, ClusterHappened, ClusterHappening, Happened, Happening, SessionEvent};
+use lock_node::{Alarm, ClusterEvent, ClusterEventKind, FeedEvent, FeedEventKind, SessionEvent};
 use serde::Serialize;
 use utoipa::ToSchema;
 use znode_store::{ContenderEnd, Hold, SessionId, Store};
@@ -37,7 +37,7 @@ impl HappenedEvent<'_> {
 
 /// An event of the cluster. Its fields depend on the kind of event.
 #[derive(Default, Serialize, ToSchema)]
-#[schema(as = ClusterHappening)]
+#[schema(as = ClusterEvent)]
 pub struct ClusterFeedEntry<'a> {
     /// Identifier of the event, the same at every node that has seen it.
     #[schema(value_type = String)]
@@ -68,27 +68,27 @@ pub struct ClusterFeedEntry<'a> {
     detail: Option<&'a str>,
 }
 
-impl<'a> From<&'a ClusterHappening> for ClusterFeedEntry<'a> {
-    fn from(happening: &'a ClusterHappening) -> Self {
+impl<'a> From<&'a ClusterEvent> for ClusterFeedEntry<'a> {
+    fn from(happening: &'a ClusterEvent) -> Self {
         let mut entry = Self {
             id: happening.id(),
             at: Some(Timestamp(happening.time_ms)),
             ..Self::default()
         };
         match &happening.what {
-            ClusterHappened::LeaderChanged { leader, term } => {
+            ClusterEventKind::LeaderChanged { leader, term } => {
                 entry.event = "leader_changed";
                 (entry.node_id, entry.term) = (Some(*leader), Some(*term));
             }
-            ClusterHappened::MembersChanged { index: _, change } => {
+            ClusterEventKind::MembersChanged { index: _, change } => {
                 entry.event = "members_changed";
                 entry.change = Some(change);
             }
-            ClusterHappened::AlarmBegan(alarm) => {
+            ClusterEventKind::AlarmBegan(alarm) => {
                 entry.event = "alarm_began";
                 entry.alarm(alarm);
             }
-            ClusterHappened::AlarmOver(alarm) => {
+            ClusterEventKind::AlarmOver(alarm) => {
                 entry.event = "alarm_over";
                 entry.alarm(alarm);
             }
@@ -107,7 +107,7 @@ impl<'a> ClusterFeedEntry<'a> {
 
 /// An event. Its fields depend on the kind of event.
 #[derive(Default, Serialize, ToSchema)]
-#[schema(as = Happening)]
+#[schema(as = FeedEvent)]
 pub struct FeedEntry<'a> {
     /// Position of the event: the same at every node.
     #[schema(value_type = words::EventId)]
@@ -176,7 +176,7 @@ pub struct FeedEntry<'a> {
 }
 
 /// Builds the description of an event.
-pub fn serialize_event<'a>(store: &Store, happening: &'a Happening) -> FeedEntry<'a> {
+pub fn serialize_event<'a>(store: &Store, happening: &'a FeedEvent) -> FeedEntry<'a> {
     let mut entry = FeedEntry {
         id: happening.at.to_string(),
         at: Some(Timestamp(happening.time_ms)),
@@ -184,7 +184,7 @@ pub fn serialize_event<'a>(store: &Store, happening: &'a Happening) -> FeedEntry
         ..FeedEntry::default()
     };
     match &happening.what {
-        Happened::Queued { contender } => {
+        FeedEventKind::Queued { contender } => {
             entry.event = "queued";
             entry.holder = Some(contender.name().to_owned());
             // The holder may be gone by now, and is then described without its session.
@@ -196,8 +196,8 @@ pub fn serialize_event<'a>(store: &Store, happening: &'a Happening) -> FeedEntry
                 entry.session_name = store.session(session).map(|view| view.name.to_string());
             }
         }
-        Happened::ToSession { session, event } => entry.of_session(*session, event),
-        Happened::RevokeAnswered {
+        FeedEventKind::ToSession { session, event } => entry.of_session(*session, event),
+        FeedEventKind::RevokeAnswered {
             session,
             lock: _,
             holder,
@@ -208,12 +208,12 @@ pub fn serialize_event<'a>(store: &Store, happening: &'a Happening) -> FeedEntry
             entry.holder = Some(holder.clone());
             entry.answer = Some(answer);
         }
-        Happened::Closed { lock: _, delay_ms } => {
+        FeedEventKind::Closed { lock: _, delay_ms } => {
             entry.event = "closed";
             entry.delay_ms = Some(*delay_ms);
         }
-        Happened::Opened(_) => entry.event = "opened",
-        Happened::SessionOpened(session) => {
+        FeedEventKind::Opened(_) => entry.event = "opened",
+        FeedEventKind::SessionOpened(session) => {
             entry.event = "session_opened";
             entry.session = Some(session.to_string());
             // The session may have ended by now, and is then described without its name.
@@ -222,7 +222,7 @@ pub fn serialize_event<'a>(store: &Store, happening: &'a Happening) -> FeedEntry
                 entry.address = Some(view.address.to_string());
             }
         }
-        Happened::AccessChanged(change) => {
+        FeedEventKind::AccessChanged(change) => {
             entry.event = "access_changed";
             entry.change = Some(change.command.to_string());
             entry.by = Some(change.by.to_string());

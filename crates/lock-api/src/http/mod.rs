@@ -61,7 +61,7 @@ use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
 use lock_node::Node;
-use lock_node::metrics::sheet::Registry;
+use lock_node::metrics::text_format::Registry;
 
 use self::auth::{RequiredPermission, UnknownTokens};
 use self::middleware::Guarded;

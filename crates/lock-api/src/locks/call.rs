@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use lock_node::{ProposeError, Verdict};
+use lock_node::{ProposeError, WaitOutcome};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -333,9 +333,9 @@ impl GrantWaiter {
     /// Waits until a contender is gone, and returns the reason.
     async fn gone(&self, lock: &LockName, holder: &HolderId) -> LockError {
         loop {
-            match self.shared.node.wait_for_end(lock, holder).verdict().await {
-                Verdict::Ended(how) => return self.ended(lock, holder, how).into(),
-                Verdict::Granted(_) | Verdict::Lost => {
+            match self.shared.node.wait_for_end(lock, holder).outcome().await {
+                WaitOutcome::Ended(how) => return self.ended(lock, holder, how).into(),
+                WaitOutcome::Granted(_) | WaitOutcome::Lost => {
                     if let Err(gone) = self.read_state(lock, holder).await {
                         return gone;
                     }
@@ -352,11 +352,11 @@ impl GrantWaiter {
                 false => node.wait_for_grant(lock, holder),
                 true => node.wait_for_upgrade(lock, holder),
             };
-            match wait.verdict().await {
-                Verdict::Granted(grant) => return Ok(grant),
-                Verdict::Ended(how) => return Err(self.ended(lock, holder, how).into()),
+            match wait.outcome().await {
+                WaitOutcome::Granted(grant) => return Ok(grant),
+                WaitOutcome::Ended(how) => return Err(self.ended(lock, holder, how).into()),
                 // The node has installed a snapshot, or stops; or the contender is gone already.
-                Verdict::Lost => {
+                WaitOutcome::Lost => {
                     if let Some(grant) = self.read_state(lock, holder).await? {
                         return Ok(grant);
                     }

@@ -1,7 +1,7 @@
 //! Feed of events: their order, earlier ones, the mark that events were skipped, and no events for callers without the
 //! right.
 
-use lock_node::MAX_ONLOOKERS;
+use lock_node::MAX_FEED_SUBSCRIBERS;
 use serde_json::{Value, json};
 
 use crate::stream::Stream;
@@ -9,7 +9,7 @@ use crate::support::{Server, in_time};
 
 async fn by(server: &Server, token: &str, query: &str) -> Stream {
     let header = format!("Authorization: Bearer {token}\r\n");
-    server.look_on(query, &header).await.unwrap()
+    server.subscribe_feed(query, &header).await.unwrap()
 }
 
 /// Reads until `count` events have arrived; returns them with the last state of the locks.
@@ -33,8 +33,11 @@ fn words(events: &[Value]) -> Vec<&str> {
 #[tokio::test]
 async fn events_arrive_in_order_with_the_state_of_the_locks() {
     let server = Server::start().await;
-    let mut all = server.look_on("", "").await.unwrap();
-    let mut some = server.look_on("?prefix=orders/&locks=true", "").await.unwrap();
+    let mut all = server.subscribe_feed("", "").await.unwrap();
+    let mut some = server
+        .subscribe_feed("?prefix=orders/&locks=true", "")
+        .await
+        .unwrap();
     let first = some.expect("happened").await;
     assert_eq!(first, json!({"more": false, "events": [], "locks": []}));
 
@@ -100,7 +103,7 @@ async fn reconnecting_observer_gets_later_events_and_a_new_one_earlier_events() 
             .await
             .expect(200);
     }
-    let mut stream = server.look_on("?last=2", "").await.unwrap();
+    let mut stream = server.subscribe_feed("?last=2", "").await.unwrap();
     let first = stream.expect("happened").await;
     let locks: Vec<_> = first["events"]
         .as_array()
@@ -117,7 +120,7 @@ async fn reconnecting_observer_gets_later_events_and_a_new_one_earlier_events() 
         .await
         .expect(200);
     let mut back = server
-        .look_on("", &format!("Last-Event-ID: {last}\r\n"))
+        .subscribe_feed("", &format!("Last-Event-ID: {last}\r\n"))
         .await
         .unwrap();
     let since = back.expect("happened").await;
@@ -125,7 +128,10 @@ async fn reconnecting_observer_gets_later_events_and_a_new_one_earlier_events() 
         (words(since["events"].as_array().unwrap()), &since["more"]),
         (vec!["granted"], &json!(false))
     );
-    let mut back = server.look_on(&format!("?after={last}"), "").await.unwrap();
+    let mut back = server
+        .subscribe_feed(&format!("?after={last}"), "")
+        .await
+        .unwrap();
     assert_eq!(back.expect("happened").await["events"][0]["lock"], "d");
 
     for wrong in [
@@ -135,7 +141,7 @@ async fn reconnecting_observer_gets_later_events_and_a_new_one_earlier_events() 
         "?nothing=1",
         "?locks=perhaps",
     ] {
-        let refused = server.look_on(wrong, "").await.err().unwrap();
+        let refused = server.subscribe_feed(wrong, "").await.err().unwrap();
         refused.problem(400, "bad_request");
     }
     server.stop().await;
@@ -145,7 +151,7 @@ async fn reconnecting_observer_gets_later_events_and_a_new_one_earlier_events() 
 async fn flood_of_events_is_skipped_and_marked() {
     let server = Server::start().await;
     let session = server.session().await;
-    let mut stream = server.look_on("", "").await.unwrap();
+    let mut stream = server.subscribe_feed("", "").await.unwrap();
     stream.expect("happened").await;
     for batch in 0..3 {
         let locks: Vec<_> = (0..60)
@@ -226,7 +232,7 @@ async fn events_without_the_right_are_not_sent() {
     });
     assert_eq!(end.await.data["reason"], "access_lost");
     onlooker.expect_end().await;
-    let refused = server.look_on("", "").await.err().unwrap();
+    let refused = server.subscribe_feed("", "").await.err().unwrap();
     refused.problem(401, "unauthenticated");
     server.stop().await;
 }
@@ -283,14 +289,14 @@ async fn events_of_the_cluster_are_sent_on_request_with_earlier_ones() {
 async fn observers_are_bounded() {
     let server = Server::start().await;
     let mut streams = Vec::new();
-    for _ in 0..MAX_ONLOOKERS {
-        streams.push(server.look_on("", "").await.unwrap());
+    for _ in 0..MAX_FEED_SUBSCRIBERS {
+        streams.push(server.subscribe_feed("", "").await.unwrap());
     }
-    let refused = server.look_on("", "").await.err().unwrap();
+    let refused = server.subscribe_feed("", "").await.err().unwrap();
     refused.problem(429, "too_many_requests");
     drop(streams);
     crate::support::until("there is a place again", async || {
-        server.look_on("", "").await.is_ok()
+        server.subscribe_feed("", "").await.is_ok()
     })
     .await;
     server.stop().await;

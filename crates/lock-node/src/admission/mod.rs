@@ -1,9 +1,9 @@
-//! Who may propose anything now. Everything that this node's clients want of the cluster gets a place here first, before it is
-//! encoded or queued, and keeps it until nothing of it is on its way any more.
+//! Admission control. Every proposal of this node's clients first gets a permit here, before it is encoded or queued, and keeps it until
+//! nothing of it is in flight any more.
 //!
-//! There are places for what is new and others for what keeps or gives back ([`Work`]), so however many ask for locks, they
-//! can be released. How many there are is learnt from how long proposals take (`pace.rs`), beneath a fixed bound; so when a
-//! leader has more to do than it can, all nodes take less in, and what was taken in is answered soon.
+//! There are permits for new work and others for work that keeps or releases something ([`Work`]), so locks can be released under any load.
+//! The number of permits follows the duration of proposals (`pace.rs`), below a fixed bound. When a leader is overloaded, all nodes admit
+//! less, and what was admitted is answered soon.
 
 mod openings;
 mod pace;
@@ -24,27 +24,27 @@ use self::pace::Pace;
 use raft_log::sync::Mutex;
 use raft_node::Unavailable;
 
-/// However slow a cluster is, so many proposals may be on their way, of each kind. On a disk whose every sync takes longer than
-/// the target, fewer at a time would make nobody faster, only all of them fewer.
+/// Number of proposals of each kind that may be in flight, however slow the cluster is. On a disk whose every sync takes longer than the
+/// target, a lower number would make nothing faster.
 pub const LEAST_OUTSTANDING: usize = 128;
 
-/// For each place that there may be at the most for something new, there are so many for what keeps or gives back, however slow
-/// everything is: what was let in has to be given back, and much of that comes at a time.
+/// Number of permits for work that keeps or releases something, for each permit for new work, however slow the cluster is: what was granted
+/// has to be released, and much of that comes at a time.
 pub const KEPT_PLACES: usize = 4;
 
-/// When who is refused should come again: what was taken in is through several times over by then.
+/// Time after which a rejected client should try again: what was admitted is complete by then.
 pub const BUSY_RETRY: Duration = Duration::from_secs(1);
 
-/// What this node takes in for the cluster.
+/// Settings of admission control.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdmissionConfig {
-    /// How long a proposal should take at the most. While all take longer, fewer are taken in.
+    /// Target of the duration of a proposal. While all proposals take longer, fewer are admitted.
     pub target: Duration,
-    /// How many proposals that want something new may be on their way at the most; of the others [`KEPT_PLACES`] times as many.
+    /// Maximum number of proposals in flight that want something new; of the others [`KEPT_PLACES`] times as many.
     pub max_outstanding: usize,
-    /// How many bytes those of each kind may have together.
+    /// Maximum size of all proposals of one kind in flight.
     pub max_outstanding_bytes: usize,
-    /// How fast sessions may be opened.
+    /// Rate at which sessions may be opened.
     pub openings: OpeningBounds,
 }
 
@@ -53,8 +53,8 @@ impl Default for AdmissionConfig {
         Self {
             // Many times what a commit takes on a good disk, and an eighth of the shortest session.
             target: Duration::from_millis(250),
-            // One for each connection there may be. At a kilobyte or so each they are no burden while they are carried out
-            // quickly, and where they are not there are fewer.
+            // One for each possible connection. At about a kilobyte each they are no burden while they are applied quickly, and otherwise
+            // there are fewer.
             max_outstanding: 10_000,
             // With the log's own queue, and that of the peers, a small part of a small machine's memory.
             max_outstanding_bytes: 64 * 1024 * 1024,
@@ -63,20 +63,20 @@ impl Default for AdmissionConfig {
     }
 }
 
-/// How full the node is, for those who look.
+/// Load of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AdmissionCounts {
     /// Proposals on their way that want something new.
     pub new: usize,
-    /// Those that keep or give back.
+    /// Proposals in flight that keep or release something.
     pub kept: usize,
     /// The bytes of both.
     pub bytes: usize,
-    /// How many new ones there may be now.
+    /// Present maximum of new proposals.
     pub limit: usize,
-    /// How many were refused since the node was started: new ones, others.
+    /// Proposals that were rejected since the node started: new ones, others.
     pub refused: [u64; 2],
-    /// How many sessions were not opened because too many were, since then.
+    /// Sessions that were not opened because too many were, since then.
     pub openings_refused: u64,
 }
 
@@ -101,7 +101,7 @@ struct State {
 #[derive(Debug)]
 pub struct Admission {
     state: Mutex<State>,
-    /// Woken one by one when there is room for something new, or for what is kept up.
+    /// Notified one by one when there is room for new work, or for work that keeps something.
     room: [Notify; 2],
 }
 
@@ -109,7 +109,7 @@ pub struct Admission {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this node has as much to do as it can do in time ({outstanding} requests are on their way)")]
 pub struct Busy {
-    /// How many are on their way.
+    /// Number of proposals in flight.
     pub outstanding: usize,
 }
 
@@ -123,7 +123,7 @@ impl From<Busy> for Unavailable {
 }
 
 impl Admission {
-    /// Where nothing is on its way.
+    /// Returns an admission control with nothing in flight.
     pub fn new(config: AdmissionConfig) -> Self {
         let state = State {
             pace: Pace::new(config.target, LEAST_OUTSTANDING, config.max_outstanding),
@@ -139,7 +139,7 @@ impl Admission {
         }
     }
 
-    /// What holds from now on. What was let in stays; what was learnt of the pace is learnt anew, and buckets are full again.
+    /// Changes the settings. What was admitted stays; the pace is measured anew, and the buckets are full again.
     pub fn reconfigure(&self, config: AdmissionConfig) {
         let mut state = self.state.lock();
         if state.config == config {
@@ -151,7 +151,7 @@ impl Admission {
         }
         state.config = config;
         drop(state);
-        // There may be room now; whoever is woken wakes the next one.
+        // There may be room now. A waiter that is woken wakes the next one.
         self.room.iter().for_each(Notify::notify_one);
     }
 
@@ -167,7 +167,7 @@ impl Admission {
         place
     }
 
-    /// A place for a step of a client that stays connected. Where there is none its client waits, and nothing is refused.
+    /// Returns a permit for a step of a connected client. Without one the client waits, and nothing is rejected.
     pub fn place_for_step(self: &Arc<Self>, step: &Step) -> Result<Place, Busy> {
         self.place_for(Work::of_step(step), work::weight_of_step(step))
     }
@@ -194,12 +194,12 @@ impl Admission {
         })
     }
 
-    /// Whether such work would find a place. What is refused by this alone has to be counted by [`Admission::refuse`].
+    /// Returns whether there is room for such work. A rejection by this alone has to be counted by [`Admission::refuse`].
     pub fn has_room(&self, work: Work) -> bool {
         self.state.lock().has_room(work)
     }
 
-    /// Whether something new that waited for so long to be heard can still be done in time. Half of the time is the commit's.
+    /// Returns whether new work that has waited for this time can still complete in time. Half of the time is the commit's.
     pub fn is_in_time(&self, waited: Duration) -> bool {
         waited <= self.state.lock().config.target / 2
     }
@@ -222,7 +222,7 @@ impl Admission {
             let mut woken = std::pin::pin!(room.notified());
             woken.as_mut().enable();
             if self.has_room(work) {
-                // Whoever is woken may want less than there is, or nothing any more: then the next one goes on.
+                // The woken waiter may need less than there is, or nothing any more: then the next one goes on.
                 room.notify_one();
                 return;
             }
@@ -249,7 +249,7 @@ impl Admission {
         taken
     }
 
-    /// How full it is.
+    /// Returns the load.
     pub fn counts(&self) -> AdmissionCounts {
         let state = self.state.lock();
         AdmissionCounts {
@@ -264,7 +264,7 @@ impl Admission {
 }
 
 impl State {
-    /// What is taken of the places for some work; the cluster's own has none.
+    /// Returns what is in use by some work; the cluster's own work is not counted.
     fn taken(&mut self, work: Work) -> Option<&mut Taken> {
         match work {
             Work::New => Some(&mut self.new),
@@ -273,7 +273,7 @@ impl State {
         }
     }
 
-    /// The last one that is let in may pass the bound of bytes: so whatever is as large as a request may be finds a place at all.
+    /// The last admitted request may exceed the bound of bytes, so that the largest allowed request is admitted at all.
     fn has_room(&self, work: Work) -> bool {
         let (taken, limit) = match work {
             Work::New => (self.new, self.pace.limit()),
@@ -294,7 +294,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The proposal was carried out just now: what there may be is learnt from how long that took.
+    /// Records that the proposal was applied, and how long that took.
     pub fn carried_out(self) {
         let now = Instant::now();
         let took = now.saturating_duration_since(self.since);

@@ -1,5 +1,5 @@
-//! How fast sessions are opened at this node: a bucket of tokens for all, and one for each address. A session costs the whole
-//! cluster memory, a place among the sessions there may be, and an expiry; one is cheap, and a flood of them is not.
+//! Rate at which sessions are opened at this node: a token bucket for all, and one for each address. A session costs the whole cluster
+//! memory, a place among the sessions, and an expiry; one is cheap, and a flood is not.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use tokio::time::Instant;
 use crate::request_error::OpenSessionError;
 use raft_node::Unavailable;
 
-/// For so many addresses at a time it is known how fast they open sessions. Whoever has not opened any for a while is not
-/// remembered; with more than this only the bound of all holds.
+/// Maximum number of addresses with a bucket of their own. An address without recent openings loses its bucket; with more addresses only
+/// the bound of all holds.
 const MAX_ADDRESSES: usize = 4_096;
 
-/// How fast sessions may be opened at one node.
+/// Rate at which sessions may be opened at one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpeningBounds {
     /// In the long run, in a second.
     pub per_second: u32,
     /// At once, after a rest.
     pub burst: u32,
-    /// The part of one address: one in so many. 1: an address may have all.
+    /// Divisor of the part of one address. 1: an address may use all.
     pub share: u32,
 }
 
 impl Default for OpeningBounds {
     fn default() -> Self {
         Self {
-            // Each one is a commit. So many leave most of a small machine's commits for locks.
+            // Each opening is a commit. This many leave most of a small machine's commits for locks.
             per_second: 1_000,
             // Ten thousand clients of one address lose their node and come here: they get in at once, twice.
             burst: 20_000,
@@ -73,7 +73,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// What is in it by now.
+    /// Adds the tokens of the time since then.
     fn fill(&mut self, now: Instant, per_second: f64, burst: f64) {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.tokens = (self.tokens + passed * per_second).min(burst);

@@ -1,18 +1,18 @@
-//! How many proposals may be on their way, so that none waits for long: learnt from how long they took. A pure rule; it knows
-//! no clock but what it is told.
+//! Limit of the proposals in flight, such that none waits for long: it follows the measured durations. It is a pure rule, and the caller
+//! passes the time.
 //!
-//! What is measured is the *shortest* time that any proposal of a window took, as CoDel does: a burst makes some of them wait,
-//! a queue that stands makes all of them wait. If that is too long, Little's law says how many may be on their way at the rate
-//! at which they were carried out just now. If it is short there may be more.
+//! The measure is the *shortest* duration of a proposal in a window, as in CoDel: a burst makes some of them wait, a standing queue makes
+//! all of them wait. If it is too long, Little's law gives the limit for the rate at which proposals were applied in the window. If it is
+//! short, the limit grows.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a window is: several round trips, and a fraction of what anybody's patience is.
+/// Length of a window: several round trips, and a fraction of a client's timeout.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// While there is no queue, the limit grows by this part with each window: from the least to the most in some two seconds.
+/// Divisor of the limit that gives its growth in each window without a queue: from the least to the most in some two seconds.
 const GROWTH: usize = 4;
 
 /// See the module.
@@ -45,12 +45,12 @@ impl Pace {
         }
     }
 
-    /// How many may be on their way.
+    /// Returns the maximum number in flight.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// A proposal was carried out, and took so long.
+    /// Records that a proposal was applied, and its duration.
     pub fn carried_out(&mut self, now: Instant, took: Duration) {
         let window = self.window.get_or_insert(Window {
             since: now,
@@ -85,7 +85,7 @@ mod tests {
     const LEAST: usize = 100;
     const MOST: usize = 10_000;
 
-    /// A server that carries out so many in a second, in their order, and clients that always fill it up to the limit.
+    /// Server that applies this many proposals in a second, in order, with clients that always fill it up to the limit.
     fn settle(pace: &mut Pace, per_second: f64, seconds: f64, now: &mut Instant) {
         let step = Duration::from_secs_f64(1.0 / per_second);
         let end = *now + Duration::from_secs_f64(seconds);

@@ -28,7 +28,7 @@ fn keep() -> Request {
 }
 
 #[tokio::test]
-async fn what_is_new_cannot_take_the_places_of_what_is_kept_up() {
+async fn new_work_cannot_take_the_permits_of_work_that_keeps() {
     let admission = admission(2, 1_000_000);
     let places: Vec<Place> = (0..2).map(|_| admission.place(&new(0)).unwrap()).collect();
     assert_eq!(admission.place(&new(0)).unwrap_err(), Busy { outstanding: 2 });
@@ -117,7 +117,7 @@ async fn bounds_that_are_changed_hold_from_then_on() {
         ..AdmissionConfig::default()
     };
     let _first = admission.place(&new(0)).unwrap();
-    // Whoever waits for room is told that there is some.
+    // A waiter is notified that there is room.
     let waiting = tokio::spawn({
         let admission = admission.clone();
         async move { admission.room(Work::New).await }

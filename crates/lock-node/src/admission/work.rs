@@ -1,25 +1,24 @@
-//! What kind of work a request is: what has to go on under any load, and what can be asked to come again. The decision is
-//! by the command alone, before anything is known of its outcome.
+//! Kinds of work: work that has to go on under any load, and work that can be rejected. The command alone decides, before anything is known
+//! of its outcome.
 
 use znode_store::{Command, Identity, LockCommand, MirrorStep, Op, Request, Step};
 
-/// What a command costs beside its data, in bytes: its names, its envelope, and its place in the tables.
+/// Size of a command without its data, in bytes: its names, its envelope, and its record in the tables.
 const COMMAND_BYTES: usize = 512;
 
 /// Kinds of work. Each of the first two has places of its own, so that neither can take the other's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Work {
-    /// Gives something back, or keeps what is there: it makes the next request's life easier, and whoever waits for it may be
-    /// holding others up.
+    /// Releases something, or keeps what exists. It reduces the load, and other clients may wait for it.
     Keep,
-    /// Wants something new. Whoever is refused has lost nothing and can come again.
+    /// Wants something new. A rejected client has lost nothing and can try again.
     New,
-    /// The cluster's own: bounded by those who do it, and never refused.
+    /// The cluster's own work: bounded by its tasks, and never rejected.
     Own,
 }
 
 impl Work {
-    /// Which kind a request is.
+    /// Returns the kind of a request.
     pub fn of(request: &Request) -> Self {
         if request
             .caller
@@ -30,7 +29,7 @@ impl Work {
         }
         match &request.command {
             Command::OpenSession { .. } => Self::New,
-            // Who comes back keeps what it had.
+            // A client that reconnects keeps what it had.
             Command::CloseSession { .. } | Command::Reconnect { .. } => Self::Keep,
             Command::ExpireSessions { .. }
             | Command::RecordSilence { .. }
@@ -43,12 +42,12 @@ impl Work {
             Command::Lock(command) => Self::of_lock(command),
             // An operator who shuts somebody out must not have to wait for that one's flood to end.
             Command::Access(_) => Self::Keep,
-            // Whoever brings a tree can wait, and sends the same again.
+            // A client that writes a tree can wait, and sends the same again.
             Command::Mirror(_) => Self::New,
         }
     }
 
-    /// Which kind a step of a client is that stays connected.
+    /// Returns the kind of a step of a connected client.
     pub fn of_step(step: &Step) -> Self {
         match step {
             Step::Write(op) => Self::of_op(op),
@@ -162,7 +161,7 @@ mod tests {
             (Command::Write(delete()), Work::Keep),
             (Command::Write(set(1)), Work::New),
             (Command::Multi(vec![delete(), delete()]), Work::Keep),
-            // Who hides something new among what is kept up gets no further by it.
+            // New work within work that keeps something counts as new.
             (Command::Multi(vec![delete(), set(1)]), Work::New),
             (
                 Command::ExpireSessions {

@@ -22,7 +22,7 @@ pub(super) const MAX_HEAD_BYTES: usize = 1024 * 1024;
 /// No part is longer, so that a damaged length cannot ask for all the memory.
 pub(super) const MAX_PART_BYTES: usize = codec::MAX_ENCODED_BYTES;
 
-/// What a backup says of itself.
+/// Head of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupHead {
     /// The version of the program that made it.
@@ -33,8 +33,7 @@ pub struct BackupHead {
     pub cluster_id: [u8; 16],
     /// The node that made it.
     pub node_id: NodeId,
-    /// That node's clock when the backup was asked for, in milliseconds since 1970: everything that was acknowledged
-    /// before is in it.
+    /// Clock of that node when the backup was requested, in milliseconds since 1970. Everything that was acknowledged before is in it.
     pub made_at_ms: u64,
     /// The term of the last log entry that it covers.
     pub term: u64,
@@ -49,11 +48,11 @@ pub struct BackupHead {
 pub struct BackupMember {
     /// Its id.
     pub node_id: NodeId,
-    /// Where it listened for peers.
+    /// Address for peers.
     pub peer: String,
-    /// Where it served HTTP.
+    /// Address for HTTP.
     pub http: String,
-    /// Whether it voted.
+    /// It voted.
     pub voter: bool,
 }
 
@@ -79,7 +78,7 @@ impl BackupHead {
         (bytes, crc)
     }
 
-    /// How many bytes follow these, the checksum included.
+    /// Returns the number of bytes that follow these, with the checksum.
     pub(super) fn rest(start: &[u8; START_BYTES]) -> Result<usize, BackupError> {
         if start[..8] != MAGIC {
             return Err(BackupError::Foreign);
@@ -94,7 +93,7 @@ impl BackupHead {
         }
     }
 
-    /// What the whole head says, and its checksum.
+    /// Decodes the head. Returns it with its checksum.
     pub(super) fn decode(start: &[u8; START_BYTES], rest: &[u8]) -> Result<(Self, u32), BackupError> {
         let (body, crc_bytes) = rest.split_at(rest.len() - 4);
         let crc = crc32c::crc32c_append(crc32c::crc32c(start), body);
@@ -116,7 +115,7 @@ pub(super) fn frame(chain: u32, part: &[u8]) -> ([u8; FRAME_BYTES], u32) {
     (frame, crc)
 }
 
-/// How long the part after a frame is.
+/// Returns the length of the part after a frame.
 pub(super) fn frame_length(frame: &[u8; FRAME_BYTES]) -> Result<usize, BackupError> {
     match u32_at(frame, 0) as usize {
         len @ ..=MAX_PART_BYTES => Ok(len),
@@ -137,9 +136,9 @@ fn part_crc(chain: u32, len: &[u8], part: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, part)
 }
 
-/// What has gone by, for the end to tell.
+/// Counts of the parts so far, for the end of the backup.
 ///
-/// | offset | bytes | what |
+/// | offset | bytes | content |
 /// |---:|---:|---|
 /// | 0 | 8 | `BACKDONE` |
 /// | 8 | 8 | number of parts |

@@ -9,26 +9,26 @@ use znode_store::Store;
 
 use super::{BackupError, BackupHead, BackupReader};
 
-/// A read of the file asks for so many bytes.
+/// Size of a read.
 const READ_BYTES: usize = 256 * 1024;
 
-/// What is in a whole backup.
+/// Contents of a complete backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Inspection {
-    /// What it says of itself.
+    /// Head.
     #[serde(flatten)]
     pub head: BackupHead,
     /// The position of the state.
     pub zxid: u64,
     /// The time of its last command, by the leaders' clocks, in milliseconds since 1970.
     pub last_command_at_ms: u64,
-    /// How many znodes there are.
+    /// Number of znodes.
     pub znodes: u64,
-    /// How many sessions.
+    /// Number of sessions.
     pub sessions: u64,
-    /// How many locks somebody holds or waits for.
+    /// Number of locks with holders or waiters.
     pub locks: u64,
-    /// How many bytes the file has.
+    /// Size of the file in bytes.
     pub bytes: u64,
     /// The digest of the state: that of every replica at the same position.
     pub digest: u64,

@@ -65,12 +65,12 @@ impl<R: Read> BackupReader<R> {
         })
     }
 
-    /// What the backup says of itself.
+    /// Returns the head.
     pub fn head(&self) -> &BackupHead {
         &self.head
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes that were read.
     pub fn bytes(&self) -> u64 {
         self.from.bytes
     }
@@ -87,7 +87,7 @@ impl<R: Read> BackupReader<R> {
             end[..FRAME_BYTES].copy_from_slice(&frame);
             self.from.fill(&mut end[FRAME_BYTES..])?;
             if end != self.tally.end() {
-                let what = "it does not have the parts that its end tells of";
+                let what = "its end names other parts than it has";
                 return Err(BackupError::Damaged(what.into()));
             }
             match self.from.fill(&mut [0]) {

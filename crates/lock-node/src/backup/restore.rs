@@ -1,12 +1,11 @@
-//! The data directory of a new cluster's founder, made of a backup.
+//! Data directory of a new cluster's founder, made of a backup.
 //!
-//! The new cluster has an id of its own, so that nodes of the old one are told from its members. Its state is the
-//! backup's, moved forward: nobody knows what the old cluster did after the backup, but it cannot have used more
-//! positions than fit into the time since. Who was shown a fencing token by the old cluster is shown only larger ones
-//! by the new one.
+//! The new cluster has an id of its own, which distinguishes its members from nodes of the old one. Its state is the backup's, moved
+//! forward: what the old cluster did after the backup is unknown, but it cannot have used more positions than fit into the time since. So a
+//! client that got a fencing token from the old cluster gets only larger ones from the new one.
 //!
-//! A restore that is interrupted, however, leaves a directory in which no node starts and the next restore begins
-//! anew: the state comes first, and the identity, which makes it a data directory, last.
+//! An interrupted restore leaves a directory in which no node starts, and the next restore begins anew: the state is written first, and the
+//! identity, which makes it a data directory, last.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,8 +21,8 @@ use raft_log::{DataDir, Disk, Identity, RealDisk, StorageError};
 use raft_node::error::StartError;
 use raft_node::formation;
 
-/// No cluster carries out more commands in a second, for however short a time. The state machine alone, without
-/// network and disk, does 2.6 million of the cheapest (docs/internals/benchmarks/results.md); a cluster commits a tenth of that.
+/// Maximum number of commands that a cluster applies in a second, however short the period. The state machine alone, without network and
+/// disk, applies 2.6 million of the cheapest (docs/internals/benchmarks/results.md); a cluster commits a tenth of that.
 pub const COMMANDS_PER_SECOND_AT_MOST: u64 = 4_000_000;
 
 /// A restore moves the position forward at least so far, beside what the time since the backup asks for: three days of
@@ -32,11 +31,10 @@ pub const COMMANDS_PER_SECOND_AT_MOST: u64 = 4_000_000;
 /// last one made, find room below [`znode_store::LAST_MOVED_POSITION`].
 pub const MOVED_AT_LEAST: u64 = 1 << 40;
 
-/// What to make of a backup.
+/// Options of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RestoreOptions {
-    /// Move the position forward by at least so many. It is never moved less than the time since the backup and
-    /// [`MOVED_AT_LEAST`] ask for.
+    /// Least distance by which the position is moved. It is never moved less than the time since the backup and [`MOVED_AT_LEAST`] require.
     pub move_at_least: u64,
     /// Leave the sessions of the backup alive, with their locks: right only if the old cluster has done nothing after
     /// the backup, for else the locks may have been given to others.
@@ -45,7 +43,7 @@ pub struct RestoreOptions {
     pub now_ms: u64,
 }
 
-/// What a restore did.
+/// Result of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restored {
     /// Of which backup.
@@ -56,11 +54,11 @@ pub struct Restored {
     pub zxid_before: Zxid,
     /// The position of the new cluster's first state.
     pub zxid: Zxid,
-    /// How far the position was moved forward.
+    /// Distance by which the position was moved.
     pub moved_by: u64,
-    /// How many sessions were ended.
+    /// Number of sessions that were ended.
     pub ended_sessions: u32,
-    /// How many znodes there are.
+    /// Number of znodes.
     pub znodes: u64,
 }
 
@@ -70,9 +68,9 @@ pub enum RestoreError {
     /// The file is no whole backup.
     #[error("{}: {error}", file.display())]
     Backup {
-        /// Which file.
+        /// File.
         file: PathBuf,
-        /// What is wrong with it.
+        /// Error.
         error: BackupError,
     },
     /// The configuration is not that of a node that can begin a cluster.
@@ -97,7 +95,7 @@ pub enum RestoreError {
         path.display()
     )]
     NotEmpty {
-        /// Which directory.
+        /// Directory.
         path: PathBuf,
         /// One of the things in it.
         found: String,
@@ -108,7 +106,7 @@ pub enum RestoreError {
          the backup nobody knows how far the position has to be moved: set the clock, or say how far"
     )]
     ClockBehind {
-        /// By so much.
+        /// Difference.
         ahead_ms: u64,
     },
     /// The position cannot be moved so far.
@@ -132,7 +130,7 @@ pub fn restore_told(
     options: RestoreOptions,
     told: &mut dyn FnMut(u64),
 ) -> Result<Restored, RestoreError> {
-    // The disk tells of files only; whatever else lies there is not the restore's to touch either.
+    // The disk lists only files; the restore must not touch anything else either.
     if let Some(found) = something_in(&config.raft.data_dir)
         .map_err(|source| StorageError::io("list", &config.raft.data_dir, source))?
     {
@@ -185,11 +183,11 @@ pub fn restore_on_disk<R: io::Read>(
     Ok(restored)
 }
 
-/// How far the position has to be moved, so that whatever the old cluster did after the backup lies behind it.
+/// Returns the distance by which the position has to be moved, so that everything that the old cluster did after the backup is behind it.
 fn move_by(backup: &BackupHead, options: &RestoreOptions) -> Result<u64, RestoreError> {
     let since_ms = match options.now_ms.checked_sub(backup.made_at_ms) {
         Some(since_ms) => since_ms,
-        // Whoever says how far knows better than two clocks.
+        // An explicit distance is better than two clocks.
         None if options.move_at_least > 0 => 0,
         None => {
             let ahead_ms = backup.made_at_ms - options.now_ms;

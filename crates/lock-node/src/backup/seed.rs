@@ -22,10 +22,10 @@ const TEMPORARY_NAME: &str = "restored.tmp";
 /// Znodes in a part: as in a snapshot.
 const PORTION: usize = 512;
 
-/// A sync for every so many bytes, so that not all of it waits in memory for the one at the end.
+/// Number of bytes between two syncs, so that not all of the file waits in memory for the last one.
 const SYNC_EVERY_BYTES: u64 = 4 * 1024 * 1024;
 
-/// A read of the file asks for so many bytes.
+/// Size of a read.
 const READ_BYTES: usize = 256 * 1024;
 
 /// The state with which a cluster begins.

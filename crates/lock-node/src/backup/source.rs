@@ -14,7 +14,7 @@ use raft_node::blocking;
 /// size and however slow its reader is.
 pub struct Backup {
     head: BackupHead,
-    /// How long all chunks together are.
+    /// Size of all chunks together.
     bytes: u64,
     first: Option<Bytes>,
     parts: Option<SnapshotReader>,
@@ -55,18 +55,18 @@ impl Backup {
         })
     }
 
-    /// What it says of itself.
+    /// Returns the head.
     pub fn head(&self) -> &BackupHead {
         &self.head
     }
 
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The next bytes of the file; `None` after the last. After an error the backup is not whole, and whoever got its
-    /// bytes sees that it has no end.
+    /// Returns the next bytes of the file; `None` after the last. After an error the backup is incomplete, and its reader sees that it has
+    /// no end.
     pub async fn next_chunk(&mut self) -> io::Result<Option<Bytes>> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::node::Node;
-use instruments::sheet::Sheet;
+use instruments::text_format::Sheet;
 use raft_node::wall_clock;
 
 pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {

@@ -1,29 +1,28 @@
-//! What a node tells whoever watches over it, as Prometheus reads it; docs/reference/metrics.md has every name. What can be looked up is
-//! looked up when it is asked for; what happens is counted where it happens, in [counters](instruments::counters) that cost no lock.
-//! Serving it is for front ends, which have instruments of their own, and write them on the same [`sheet`].
+//! Metrics of a node; docs/reference/metrics.md has every name. State is read at each scrape; events are counted where they happen, in
+//! [counters](instruments::counters) without locks. Front ends serve the metrics, and write their own with the same [`text_format`].
 
 mod clock;
 pub(crate) mod config;
-pub(crate) mod meters;
+pub(crate) mod node_counters;
 mod raft;
 mod state;
 mod storage;
 
 use std::fmt;
 
-use instruments::sheet::Registry;
+use instruments::text_format::Registry;
 
 pub use self::config::{MAX_LOCK_PREFIXES, MetricsConfig};
 
-pub use instruments::sheet;
+pub use instruments::text_format;
 
-use self::sheet::{Instruments, Sheet};
+use self::text_format::{Instruments, Sheet};
 use crate::node::Node;
 
 impl Node {
     /// Adds what this node can tell to `registry`. All names begin with `lockgate_`.
     pub fn register_metrics(&self, registry: &mut Registry) {
-        sheet::register(registry, NodeMetrics { node: self.clone() });
+        text_format::register(registry, NodeMetrics { node: self.clone() });
     }
 }
 
@@ -38,6 +37,6 @@ impl Instruments for NodeMetrics {
         storage::write(sheet, &self.node, &status)?;
         state::write(sheet, &self.node, &status)?;
         clock::write(sheet, &self.node)?;
-        self.node.meters().write(sheet, self.node.raft().counters())
+        self.node.counters().write(sheet, self.node.raft().counters())
     }
 }

@@ -1,4 +1,4 @@
-//! What a node counts while it works, beside locks: how it proposes and applies, and what becomes of sessions.
+//! Counters of a node besides those of locks: proposals, applied entries, sessions.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use tokio::time::Instant;
 use znode_store::Event;
 
 use super::config::MetricsConfig;
-use crate::calls::Times;
-use crate::slow::SlowLog;
+use crate::pending_proposals::Times;
+use crate::slow_log::SlowLog;
 use instruments::counters::{Classes, Counter, Histogram, Longest};
-use instruments::sheet::Sheet;
-use observers::lock_metrics::LockMeters;
+use instruments::text_format::Sheet;
+use observers::lock_metrics::LockCounters;
 use raft_node::counters::RaftCounters;
 
-/// How a proposal ended for whoever waited for it.
+/// End of a proposal for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// Carried out.
+    /// It was applied.
     Done,
     /// The state refused it.
     Refused,
@@ -25,7 +25,7 @@ pub enum Ended {
     /// Nobody knows.
     Unknown,
     /// Nobody waited any more.
-    GivenUp,
+    Cancelled,
 }
 
 impl Ended {
@@ -34,7 +34,7 @@ impl Ended {
         Self::Refused,
         Self::Unavailable,
         Self::Unknown,
-        Self::GivenUp,
+        Self::Cancelled,
     ];
 
     /// In a word.
@@ -44,25 +44,25 @@ impl Ended {
             Self::Refused => "refused",
             Self::Unavailable => "unavailable",
             Self::Unknown => "unknown",
-            Self::GivenUp => "given_up",
+            Self::Cancelled => "given_up",
         }
     }
 }
 
 /// See the module. One for each node, shared by all its tasks.
 #[derive(Debug)]
-pub struct Meters {
+pub struct NodeCounters {
     /// Commands that were applied here.
     pub applied: Counter,
-    /// How long one entry took that was applied here.
+    /// Duration of applying an entry.
     pub applying: Histogram,
     /// The longest of them lately.
     pub applied_longest: Longest,
-    /// The longest time lately that somebody who read the state kept it from being changed.
+    /// Longest recent time for which a reader kept the state locked.
     pub read_longest: Longest,
-    /// What becomes of locks.
-    pub locks: LockMeters,
-    /// Tells of what took long.
+    /// Counters of locks.
+    pub locks: LockCounters,
+    /// Log of slow requests.
     pub slow: SlowLog,
     ended: [Counter; Ended::ALL.len()],
     queued: Histogram,
@@ -74,13 +74,13 @@ pub struct Meters {
     sessions_expired: Counter,
 }
 
-impl Default for Meters {
+impl Default for NodeCounters {
     fn default() -> Self {
         Self::new(&MetricsConfig::default())
     }
 }
 
-impl Meters {
+impl NodeCounters {
     /// Nothing is counted yet.
     pub fn new(config: &MetricsConfig) -> Self {
         let latency = || Histogram::new(&Classes::LATENCY);
@@ -89,7 +89,7 @@ impl Meters {
             applying: latency(),
             applied_longest: Longest::default(),
             read_longest: Longest::default(),
-            locks: LockMeters::new(&config.lock_prefixes),
+            locks: LockCounters::new(&config.lock_prefixes),
             slow: SlowLog::new(config.slow),
             ended: Default::default(),
             queued: latency(),
@@ -153,9 +153,9 @@ impl Meters {
         let help = "Requests to change something that this node took in and that are over, by how they ended";
         let ended = Ended::ALL.map(|how| ([("outcome", how.word())], self.ended[how as usize].get()));
         sheet.counters("proposals_ended", help, ended)?;
-        let help = "How long those took that were carried out or refused by the state, until their caller had the answer";
+        let help = "Duration of proposals that were applied or refused by the state, until their caller had the answer";
         sheet.histogram("proposal_duration_seconds", help, &self.all.measured())?;
-        let help = "Where that time went: until it was sent to the leader, until it was committed, until whoever waited woke";
+        let help = "Stages of that duration: until it was sent to the leader, until it was committed, until its caller ran";
         let stages = [
             ("queue", &self.queued),
             ("commit", &self.committed),

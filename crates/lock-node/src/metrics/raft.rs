@@ -1,10 +1,10 @@
-//! Where a node is in its cluster: its part, its positions, and at the leader what it knows of the others; its alarms.
+//! Metrics of the node in its cluster: its role and positions, its view of the other members if it leads, and alarms.
 
 use std::fmt;
 use std::time::UNIX_EPOCH;
 
 use crate::node::Node;
-use instruments::sheet::Sheet;
+use instruments::text_format::Sheet;
 use raft_node::NodeId;
 use raft_node::status::{ClusterStatus, Role};
 
@@ -50,7 +50,7 @@ pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) 
     certificate(sheet, node)
 }
 
-/// What the leader knows of the others. Only the leader tells, so that there is one answer.
+/// Writes the leader's view of the members. Only the leader does, so that there is one answer.
 fn members(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Result {
     let help = "How many members this node knows of, itself among them";
     sheet.gauge("members", help, status.members.len())?;

@@ -1,15 +1,15 @@
-//! What there is: znodes, sessions, locks, watches, each with its limit; and what waits for a node or is on its way.
-//! Every node has all of the state, so these are alike everywhere, and are not to be summed up.
+//! Metrics of the state: znodes, sessions, locks and watches, each with its limit; and of the work in flight. Every node has all of the
+//! state, so these are equal everywhere and must not be summed.
 
 use std::fmt;
 
 use znode_store::LockCounts;
 
 use crate::node::Node;
-use instruments::sheet::Sheet;
+use instruments::text_format::Sheet;
 use raft_node::status::ClusterStatus;
 
-/// So many locks are looked at before the state is let go for a moment: nothing is applied meanwhile.
+/// Number of locks that are counted before the state is unlocked for a moment: nothing is applied meanwhile.
 const LOCKS_AT_ONCE: usize = 2_048;
 
 pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Result {
@@ -49,7 +49,7 @@ pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) 
 
 fn below_prefixes(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
     let counted: Vec<(&str, LockCounts)> = node
-        .meters()
+        .counters()
         .locks
         .prefixes()
         .map(|prefix| (prefix, count_below(node, prefix)))
@@ -66,7 +66,7 @@ fn below_prefixes(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
     sheet.gauges("lock_prefix_waiters", help, each(|counts| counts.waiters))
 }
 
-/// In portions, with others let in between: so the sum may be of no single moment.
+/// Counts in portions, with other work in between, so the sum may be of no single moment.
 fn count_below(node: &Node, prefix: &str) -> LockCounts {
     let mut sum = LockCounts::default();
     let mut after = None;
@@ -89,11 +89,11 @@ fn session_events(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
     let counts = node.session_event_counts();
     let help = "Streams of sessions' events that are open at this node";
     sheet.gauge("event_streams", help, counts.streams)?;
-    let help = "Events of sessions that are kept for those who come back";
+    let help = "Session events that are stored for streams that resume";
     sheet.gauge("event_backlog", help, counts.kept)?;
     let help = "What these take, in bytes";
     sheet.gauge("event_backlog_bytes", help, counts.kept_bytes)?;
-    sheet.counter("events_told", "Events of sessions that were told", counts.told)?;
+    sheet.counter("events_told", "Session events that were delivered", counts.told)?;
     let help =
         "How often a stream began with the present state because what it asked for was not known any more";
     sheet.counter("event_resets", help, counts.resets)
@@ -101,7 +101,7 @@ fn session_events(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
 
 fn admission(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
     let counts = node.admission_counts();
-    let help = "Requests on their way through the log: those that want something new, and those that keep or give back";
+    let help = "Proposals in flight: those that want something new, and those that keep or release something";
     let outstanding = [("new", counts.new), ("keep", counts.kept)];
     sheet.gauges(
         "proposals",

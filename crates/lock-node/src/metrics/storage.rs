@@ -1,10 +1,10 @@
-//! What a node keeps on its disk, how much room there is, and how long the disk takes.
+//! Metrics of the disk: the files of the node, free space, and the duration of syncs.
 
 use std::fmt;
 
 use crate::node::Node;
 use instruments::counters::Measured;
-use instruments::sheet::Sheet;
+use instruments::text_format::Sheet;
 use raft_log::wal::FSYNC_BUCKETS_US;
 use raft_node::status::ClusterStatus;
 
@@ -58,7 +58,7 @@ fn log(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Resul
 }
 
 fn snapshot(sheet: &mut Sheet<'_>, status: &ClusterStatus) -> fmt::Result {
-    let help = "What the newest snapshot takes on the disk; 0 if there is none";
+    let help = "Size of the newest snapshot on the disk; 0 if there is none";
     sheet.gauge("snapshot_bytes", help, status.snapshot_bytes)?;
     if let Some(age_ms) = status.snapshot_age_ms {
         let help =

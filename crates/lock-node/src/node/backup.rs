@@ -1,4 +1,4 @@
-//! How a node comes to a backup: it sees to it that a snapshot on its disk covers what has to be in it.
+//! Creation of a backup, with a snapshot on the disk that covers the required entries.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use raft_node::Unavailable;
 /// that the log writes to.
 pub(super) const BACKUPS_AT_ONCE: usize = 2;
 
-/// How long a backup waits for its snapshot: a million znodes take a second or two.
+/// Maximum time that a backup waits for its snapshot: a million znodes take a second or two.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Why there is no backup.
@@ -20,7 +20,7 @@ pub enum BackupRefused {
     /// Others are being made.
     #[error("this node makes {limit} backups already; try again, or ask another node")]
     TooMany {
-        /// So many.
+        /// Maximum number.
         limit: usize,
     },
     /// This node cannot make one now.

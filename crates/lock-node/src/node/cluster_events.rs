@@ -1,48 +1,47 @@
-//! This node looks what happens to the cluster, and keeps it for people who look on ([`crate::cluster_events`]). Nothing is decided
-//! by it.
+//! Observes the cluster, and logs its events for dashboards ([`crate::cluster_events`]). No decision depends on it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Node;
-use crate::cluster_events::{ClusterHappened, ClusterHappening};
+use crate::cluster_events::{ClusterEventKind, ClusterEvent};
 use raft_node::disk_health::{Alarm, AlarmKind};
 use raft_node::leader_view::LeaderView;
 use raft_node::{MemberAddress, NodeId};
 
-/// How often it is looked who is a member, and what there is to look at. Who leads is told at once.
+/// Interval at which members and alarms are checked. Changes of the leader are seen at once.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// What was seen last.
+/// Last observation.
 #[derive(Debug, Default)]
-struct Chronicler {
+struct ClusterObserver {
     leader: LeaderView,
     members: Option<Members>,
     alarms: BTreeMap<(AlarmKind, Option<NodeId>), Alarm>,
 }
 
-/// Who is a member, by the log.
+/// Members by the log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Members {
     /// Of the entry that says so.
     index: u64,
-    /// Whether each votes, and where it is.
+    /// Vote and addresses of each.
     each: BTreeMap<NodeId, (bool, MemberAddress)>,
 }
 
 impl Node {
-    /// Looks until the node stops.
-    pub(super) async fn keep_chronicle(self) {
-        let mut chronicler = Chronicler::default();
+    /// Observes the cluster until the node stops.
+    pub(super) async fn log_cluster_events(self) {
+        let mut observer = ClusterObserver::default();
         let raft = &self.inner.raft;
         let mut view = raft.leader_changes();
         loop {
             let leader = *view.borrow_and_update();
-            for what in chronicler.see(leader, self.committed_members(), raft.cluster_alarms()) {
+            for what in observer.see(leader, self.committed_members(), raft.cluster_alarms()) {
                 let time_ms = self.now_ms();
-                self.inner.cluster_events.add(ClusterHappening { time_ms, what });
-                self.inner.replica.hub.recent.changed();
+                self.inner.cluster_events.add(ClusterEvent { time_ms, what });
+                self.inner.replica.notifier.recent.changed();
             }
             tokio::select! {
                 changed = view.changed() => if changed.is_err() { return },
@@ -57,36 +56,36 @@ impl Node {
         Members { index, each }
     }
 
-    /// What has happened to the cluster after the first `after` that this node has seen, the latest `count` of it; and how many there
-    /// were, to ask with the next time.
-    pub fn chronicle(&self, after: u64, count: usize) -> (Vec<Arc<ClusterHappening>>, u64) {
+    /// Returns the latest `count` of the events of the cluster after the first `after` that this node has seen, and the number of all, for
+    /// the next call.
+    pub fn cluster_events(&self, after: u64, count: usize) -> (Vec<Arc<ClusterEvent>>, u64) {
         self.inner.cluster_events.after(after, count)
     }
 }
 
-impl Chronicler {
-    /// What is new.
+impl ClusterObserver {
+    /// Returns the new events.
     fn see(
         &mut self,
         leader: LeaderView,
         members: Members,
         alarms: Option<Vec<Alarm>>,
-    ) -> Vec<ClusterHappened> {
+    ) -> Vec<ClusterEventKind> {
         let mut news = Vec::new();
         if let Some(id) = leader.leader
             && leader != self.leader
         {
             self.leader = leader;
             let (leader, term) = (id, leader.term);
-            news.push(ClusterHappened::LeaderChanged { leader, term });
+            news.push(ClusterEventKind::LeaderChanged { leader, term });
         }
         if !members.each.is_empty() && self.members.as_ref() != Some(&members) {
-            // Whoever has only just begun to look does not know what it was before.
+            // The first observation has nothing to compare with.
             if let Some(before) = self.members.replace(members.clone()) {
                 let change = difference(&before, &members);
                 let index = members.index;
                 if !change.is_empty() {
-                    news.push(ClusterHappened::MembersChanged { index, change });
+                    news.push(ClusterEventKind::MembersChanged { index, change });
                 }
             }
         }
@@ -95,10 +94,10 @@ impl Chronicler {
             let now: BTreeMap<_, _> = alarms.into_iter().map(|alarm| (key(&alarm), alarm)).collect();
             let before = std::mem::take(&mut self.alarms);
             let begun = now.iter().filter(|(key, _)| !before.contains_key(key));
-            news.extend(begun.map(|(_, alarm)| ClusterHappened::AlarmBegan(alarm.clone())));
+            news.extend(begun.map(|(_, alarm)| ClusterEventKind::AlarmBegan(alarm.clone())));
             let over = before.iter().filter(|(key, _)| !now.contains_key(key));
-            news.extend(over.map(|(_, alarm)| ClusterHappened::AlarmOver(alarm.clone())));
-            // As it began: that is what its end is told of.
+            news.extend(over.map(|(_, alarm)| ClusterEventKind::AlarmOver(alarm.clone())));
+            // Stored as they began, for the event of their end.
             self.alarms = now
                 .into_iter()
                 .map(|(key, alarm)| (key, before.get(&key).cloned().unwrap_or(alarm)))
@@ -157,24 +156,22 @@ mod tests {
 
     #[test]
     fn leaders_and_members_are_told_when_they_change() {
-        let mut chronicler = Chronicler::default();
+        let mut observer = ClusterObserver::default();
         let three = || members(1, &[(1, true), (2, true), (3, true)]);
-        let first = chronicler.see(led(1, Some(1)), three(), None);
-        assert_eq!(first, [ClusterHappened::LeaderChanged { leader: 1, term: 1 }]);
+        let first = observer.see(led(1, Some(1)), three(), None);
+        assert_eq!(first, [ClusterEventKind::LeaderChanged { leader: 1, term: 1 }]);
         for nothing_new in [led(1, Some(1)), led(2, None), led(1, Some(1))] {
-            assert_eq!(chronicler.see(nothing_new, three(), None), []);
+            assert_eq!(observer.see(nothing_new, three(), None), []);
         }
-        let again = chronicler.see(led(3, Some(1)), three(), None);
-        assert_eq!(again, [ClusterHappened::LeaderChanged { leader: 1, term: 3 }]);
-        let mut told = |index, each: &[(NodeId, bool)]| match &chronicler.see(
-            led(3, Some(1)),
-            members(index, each),
-            None,
-        )[..]
-        {
-            [ClusterHappened::MembersChanged { index: at, change }] if *at == index => change.clone(),
-            other => panic!("{other:?}"),
-        };
+        let again = observer.see(led(3, Some(1)), three(), None);
+        assert_eq!(again, [ClusterEventKind::LeaderChanged { leader: 1, term: 3 }]);
+        let mut told =
+            |index, each: &[(NodeId, bool)]| match &observer.see(led(3, Some(1)), members(index, each), None)
+                [..]
+            {
+                [ClusterEventKind::MembersChanged { index: at, change }] if *at == index => change.clone(),
+                other => panic!("{other:?}"),
+            };
         let learner = told(5, &[(1, true), (2, true), (3, true), (4, false)]);
         assert_eq!(learner, "node 4 was added as a learner");
         let swapped = told(6, &[(1, true), (2, true), (4, true)]);
@@ -189,7 +186,7 @@ mod tests {
 
     #[test]
     fn an_alarm_begins_once_and_is_over_once_whatever_is_heard_between() {
-        let mut chronicler = Chronicler::default();
+        let mut observer = ClusterObserver::default();
         let alarm = |since_ms| Alarm {
             node_id: Some(2),
             kind: AlarmKind::DiskLow,
@@ -200,12 +197,15 @@ mod tests {
             low_water_bytes: None,
             sync_us: None,
         };
-        let mut see = |alarms| chronicler.see(LeaderView::default(), Members::default(), alarms);
-        assert_eq!(see(Some(vec![alarm(5)])), [ClusterHappened::AlarmBegan(alarm(5))]);
+        let mut see = |alarms| observer.see(LeaderView::default(), Members::default(), alarms);
+        assert_eq!(
+            see(Some(vec![alarm(5)])),
+            [ClusterEventKind::AlarmBegan(alarm(5))]
+        );
         // Nobody leads for a while, and the next leader has seen it later.
         assert_eq!(see(None), []);
         assert_eq!(see(Some(vec![alarm(7)])), []);
-        assert_eq!(see(Some(Vec::new())), [ClusterHappened::AlarmOver(alarm(5))]);
+        assert_eq!(see(Some(Vec::new())), [ClusterEventKind::AlarmOver(alarm(5))]);
         assert_eq!(see(Some(Vec::new())), []);
     }
 }

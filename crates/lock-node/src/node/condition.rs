@@ -40,7 +40,7 @@ impl Node {
         self.inner.raft.file_sizes()
     }
 
-    /// Returns the number of the latest start of a member's data directory that this node has noted on its disk; 0 if there is none.
+    /// Returns the number of the latest start of a member's data directory that this node has on its disk; 0 without one.
     pub fn knows_start_of(&self, node: NodeId) -> u64 {
         self.inner.raft.knows_start_of(node)
     }
@@ -72,7 +72,7 @@ impl Node {
         self.inner.raft.serving()
     }
 
-    /// Returns when this node is cut off: what waits here for a leader would wait in vain.
+    /// Returns when this node is cut off: a request that waits here for a leader would not complete.
     pub async fn cut_off(&self) {
         self.inner.raft.cut_off().await;
     }

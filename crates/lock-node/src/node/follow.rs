@@ -1,18 +1,18 @@
-//! Following the events of a session at this node.
+//! SessionEventStream the events of a session at this node.
 
 use tokio::sync::watch;
 use znode_store::{SessionFate, SessionId, Store};
 
 use super::Node;
 use crate::session_stream::{FollowError, SessionStream, StreamLook};
-use observers::hub::happenings::{Happening, Happenings, TooManyOnlookers};
-use observers::hub::session_events::{EventPosition, SessionEventCounts};
+use observers::event_feed::{FeedEvent, FeedPage, TooManyFeedSubscribers};
+use observers::session_events::{EventPosition, SessionEventCounts};
 
 impl Node {
-    /// Follows a session: from now on, or from after what was told last, here or at another node. `look` reads the state and arms
-    /// watches at the position where the stream begins; what happens later is told by the stream.
+    /// Begins a stream of a session's events: from now on, or after the last event that was delivered here or at another node. `look` reads
+    /// the state and arms watches at the position where the stream begins; the stream delivers what happens later.
     ///
-    /// A node that is behind the one where the position comes from, or the session was opened, waits until it is not.
+    /// A node that is behind the position, or has not applied the session's opening, waits until it has.
     pub async fn follow_session<T, E: From<FollowError>>(
         &self,
         session: SessionId,
@@ -31,30 +31,30 @@ impl Node {
         SessionStream::begin(&self.inner.replica, session, after, look)
     }
 
-    /// Looks on what happens to all locks and sessions: it changes when something may have happened, to be looked at with
+    /// Subscribes to the events of all locks and sessions. The receiver changes when there may be new events; read them with
     /// [`Node::happenings`].
-    pub fn look_on(&self) -> Result<watch::Receiver<u64>, TooManyOnlookers> {
-        self.inner.replica.hub.recent.look_on()
+    pub fn subscribe_feed(&self) -> Result<watch::Receiver<u64>, TooManyFeedSubscribers> {
+        self.inner.replica.notifier.recent.subscribe()
     }
 
-    /// The latest `count` of what happened after `after`, or of all that is kept, and `is_meant`, with a look at the state behind it.
-    /// Who may hear of it is for the caller to judge.
-    pub fn happenings<T>(
+    /// Returns the latest `count` events of the feed after `after` that match `is_meant`, with a read of the state behind them. The caller
+    /// decides who may see them.
+    pub fn feed_events<T>(
         &self,
         after: Option<EventPosition>,
         count: usize,
-        is_meant: impl Fn(&Happening) -> bool,
-        look: impl FnOnce(&Store, Happenings) -> T,
+        is_meant: impl Fn(&FeedEvent) -> bool,
+        look: impl FnOnce(&Store, FeedPage) -> T,
     ) -> T {
         // With the state locked no command is half told.
         self.read(|store| {
-            let happenings = self.inner.replica.hub.recent.after(after, count, is_meant);
+            let happenings = self.inner.replica.notifier.recent.after(after, count, is_meant);
             look(store, happenings)
         })
     }
 
-    /// How many follow sessions here, and how much is kept for them.
+    /// Returns the numbers of streams and of stored events.
     pub fn session_event_counts(&self) -> SessionEventCounts {
-        self.inner.replica.hub.sessions.counts()
+        self.inner.replica.notifier.sessions.counts()
     }
 }

@@ -18,11 +18,11 @@ pub enum HistoryError {
 }
 
 impl Node {
-    /// Who held a lock, and who holds it: what this node remembers, the latest first, at most `count` of those whose
-    /// token is smaller than `before`. Holds with one token, which a transaction of a ZooKeeper client can create, are not
-    /// parted: then there may be more.
+    /// Returns past and present holders of a lock: what this node has stored, the latest first, at most `count` of those whose token is
+    /// smaller than `before`. Holds with one token, which a transaction of a ZooKeeper client can create, stay together: then there may be
+    /// more.
     ///
-    /// It shows all that a [`Node::read`] here has shown before.
+    /// It contains everything that an earlier [`Node::read`] here has shown.
     pub async fn lock_history(
         &self,
         lock: &LockName,

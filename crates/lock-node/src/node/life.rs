@@ -15,7 +15,7 @@ impl Node {
         Box::pin(self.stop_here())
     }
 
-    /// What a node that stops is waiting for. `None`: it does not stop, or has stopped.
+    /// Returns what a stopping node waits for. `None`: it does not stop, or has stopped.
     pub fn stops_at(&self) -> Option<&'static str> {
         *self.inner.stops_at.lock()
     }
@@ -30,7 +30,7 @@ impl Node {
         waits_for("Raft, and its writes to the log");
         inner.raft.shut_down().await;
         inner.replica.calls.stop();
-        inner.replica.hub.stop();
+        inner.replica.notifier.stop();
         inner.replica.stop_tap();
         waits_for("the lock history's disk");
         if let Some(history) = inner.history.clone() {
@@ -49,7 +49,7 @@ impl Node {
         tokio::select! {
             _ = self.failed() => {
                 self.inner.replica.calls.stop();
-                self.inner.replica.hub.stop();
+                self.inner.replica.notifier.stop();
             }
             () = self.inner.raft.stop_token().cancelled() => {}
         }

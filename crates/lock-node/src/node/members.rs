@@ -9,9 +9,9 @@ use raft_node::membership::{MembershipChange, MembershipChanged, MembershipError
 use raft_node::{MemberAddress, NodeId};
 
 impl Node {
-    /// Changes who is a member, or who leads. Every node takes every change; the leader makes it, and one at a time.
+    /// Changes the membership or the leader. Every node accepts every change; the leader makes it, one at a time.
     ///
-    /// Making the same change again is a success, so after [`MembershipError::OutcomeUnknown`] it is made again.
+    /// Making the same change again succeeds, so after [`MembershipError::OutcomeUnknown`] it is made again.
     pub fn change_membership(
         &self,
         change: MembershipChange,
@@ -73,7 +73,7 @@ impl Node {
         self.change_membership(MembershipChange::MoveLeader { to }).await
     }
 
-    /// How the members are, as the leader knows it: how much of the log each lacks, and what it has said of its disk.
+    /// Returns the condition of the members by the leader's word: how much of the log each lacks, and its disk report.
     pub fn members_news(&self) -> BoxFuture<'_, Result<Vec<MemberNews>, Unavailable>> {
         self.inner.raft.members_news()
     }
@@ -83,7 +83,7 @@ impl Node {
         self.inner.raft.membership_index()
     }
 
-    /// Whether this node has learnt that it was removed from the cluster. It has failed then, see [`Node::failed`].
+    /// Returns whether this node has learnt that it was removed from the cluster. It has failed then, see [`Node::failed`].
     pub fn was_removed(&self) -> bool {
         self.inner.raft.was_removed()
     }

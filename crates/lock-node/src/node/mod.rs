@@ -1,5 +1,4 @@
-//! The handle that front ends hold: proposals, sessions, reads, and what is waited for. How a node begins, how it is, and
-//! how it ends, stands in the modules below.
+//! Handle of a running node for front ends: proposals, sessions, reads, and waits. The modules below have its start, condition and end.
 
 mod backup;
 mod cluster_events;
@@ -30,30 +29,30 @@ pub use self::backup::BackupRefused;
 pub use self::history::HistoryError;
 pub use self::proposal::Proposal;
 use crate::admission::{Admission, AdmissionConfig, AdmissionCounts, Busy, Place, Work};
-use crate::cluster_events::ClusterEvents;
+use crate::cluster_events::ClusterEventLog;
 use crate::command_versions::LONG_PATHS;
 use crate::config::NodeConfig;
-use crate::metrics::meters::Meters;
+use crate::metrics::node_counters::NodeCounters;
 use crate::replica::Replica;
 use crate::request_error::{HeartbeatError, OpenSessionError, ProposeError};
-use crate::tuning::{Tuned, Tuning};
+use crate::runtime_config::{RuntimeConfig, SharedRuntimeConfig};
 use crate::watch_connection::WatchConnection;
 use observers::history::History;
-use observers::hub::{ArmedWatches, GrantWait, Watcher, WatchesLost};
+use observers::notifier::{ArmedWatches, GrantWait, Watcher, WatchesLost};
 use raft_log::sync::Mutex;
 use raft_node::messages::Touched;
 use raft_node::{NodeId, RaftNode, StartError, Unavailable};
 
 #[cfg(feature = "failpoints")]
-mod provoke;
+mod test_control;
 
 #[cfg(feature = "failpoints")]
-pub use self::provoke::StatePosition;
+pub use self::test_control::StatePosition;
 
-/// How often a drawn session id may be taken before something must be wrong with the randomness.
+/// Maximum number of attempts to draw a free session id. More mean that the random numbers are bad.
 const MAX_SESSION_DRAWS: usize = 8;
 
-/// How often it is asked what becomes of a session whose end is proposed: one commit decides that, and each look takes as long.
+/// Maximum number of checks of a session whose end is proposed: one commit decides, and each check takes as long.
 const MAX_LOOKS_AT_FATE: usize = 3;
 
 /// A running node. Cheap to clone; the node runs until [`Node::stop`].
@@ -69,17 +68,17 @@ struct Inner {
     replica: Arc<Replica>,
     queue: mpsc::UnboundedSender<(u64, Bytes)>,
     admission: Arc<Admission>,
-    /// What a node that stops is waiting for.
+    /// Step that a stopping node waits for.
     stops_at: Mutex<Option<&'static str>>,
     /// Places for backups that are being made.
     backups: Arc<Semaphore>,
-    /// What of the configuration has been changed since the start.
-    tuned: Arc<Tuned>,
+    /// Present settings that can change at run time.
+    runtime_config: Arc<SharedRuntimeConfig>,
     /// Of which time the newest is that was drawn from this node, in milliseconds since 1970; 0: none was.
     last_backup_ms: AtomicU64,
     history: Option<Arc<History>>,
-    /// What has happened to the cluster, as this node has seen it.
-    cluster_events: ClusterEvents,
+    /// Log of the cluster's events.
+    cluster_events: ClusterEventLog,
 }
 
 /// An open session, as its client gets to know it.
@@ -105,13 +104,12 @@ impl Node {
         self.inner.raft.id()
     }
 
-    /// What this node was started with.
+    /// Returns the configuration that this node was started with.
     pub fn config(&self) -> &NodeConfig {
         &self.inner.config
     }
 
-    /// Has `request` carried out by the cluster, at this node or any other, and waits until this node has
-    /// applied it: what is read here afterwards shows it.
+    /// Proposes `request` to the cluster, and waits until this node has applied it: a read here afterwards shows it.
     pub async fn propose(&self, request: Request) -> Result<Applied, ProposeError> {
         let closed = match &request.command {
             Command::CloseSession { session } => Some(*session),
@@ -132,11 +130,10 @@ impl Node {
         let _ = tokio::time::timeout(self.inner.config.raft.propose_timeout, gone).await;
     }
 
-    /// The same, without waiting: the request is on its way when this returns, behind all that were submitted before. If the
-    /// leader changes they may be carried out in another order; whoever cannot have that names turns
-    /// ([`Command::InTurn`]).
+    /// Proposes a request without waiting: it is queued behind all earlier ones when this returns. If the leader changes they may be
+    /// applied in another order; a caller that cannot accept that uses turns ([`Command::InTurn`]).
     ///
-    /// It is refused at once while this node has as much to do as it can do in time.
+    /// It is rejected at once while this node is overloaded.
     pub fn submit(&self, request: Request) -> Result<Proposal, ProposeError> {
         self.inner.raft.accepting()?;
         let place = self.inner.admission.place(&request).map_err(Unavailable::from)?;
@@ -149,8 +146,8 @@ impl Node {
         Proposal::submit(self, request, place)
     }
 
-    /// A place for what a client that stays connected wants to have done. Where there is none, the client is best not listened to
-    /// until there is [`Node::room`].
+    /// Returns a permit for a request of a connected client. Without one the caller should not read from the client until there is
+    /// [`Node::room`].
     pub fn place_for_step(&self, step: &Step) -> Result<Place, Busy> {
         self.inner.admission.place_for_step(step)
     }
@@ -160,8 +157,8 @@ impl Node {
         self.inner.admission.room(work).await;
     }
 
-    /// Refuses something new that was not even read yet, if there is no place for it, or if it could not be done in time because
-    /// its caller has `waited` for so long to be heard at all.
+    /// Rejects new work that was not read yet, if there is no permit for it, or if it could not complete in time because its caller has
+    /// `waited` too long already.
     pub fn admit(&self, waited: Duration) -> Result<(), Unavailable> {
         let admission = &self.inner.admission;
         match admission.is_in_time(waited) && admission.has_room(Work::New) {
@@ -170,29 +167,29 @@ impl Node {
         }
     }
 
-    /// How much is taken in from now on. What was taken in already stays.
+    /// Changes the settings of admission control. What was admitted stays.
     pub fn set_admission(&self, config: AdmissionConfig) {
         self.inner.admission.reconfigure(config);
     }
 
     /// Takes up what of a configuration can be changed while a node runs. What does not go together with what it was started with
     /// is refused, and then nothing of it holds.
-    pub fn tune(&self, new: Tuning) -> Result<(), StartError> {
+    pub fn tune(&self, new: RuntimeConfig) -> Result<(), StartError> {
         let inner = &self.inner;
         new.within(&inner.config).validate()?;
-        inner.replica.meters.slow.set(new.slow);
+        inner.replica.counters.slow.set(new.slow);
         inner.raft.reconfigure(new.snapshots.clone(), new.disk.clone());
-        inner.tuned.set(new);
+        inner.runtime_config.set(new);
         Ok(())
     }
 
-    /// How much of what clients want is on its way.
+    /// Returns the load.
     pub fn admission_counts(&self) -> AdmissionCounts {
         self.inner.admission.counts()
     }
 
-    /// Whether all members can apply commands with long paths (see [`znode_store::ZPath::is_short`]). They cannot while a
-    /// cluster is upgraded; the leader then declines such commands.
+    /// Returns whether all members can apply commands with long paths (see [`znode_store::ZPath::is_short`]). They cannot while a cluster
+    /// is upgraded; the leader then declines such commands.
     pub fn allows_long_paths(&self) -> bool {
         self.inner.raft.commands_of_all() >= LONG_PATHS
     }
@@ -227,8 +224,8 @@ impl Node {
         request_id: Option<RequestId>,
     ) -> Result<OpenedSession, OpenSessionError> {
         self.inner.admission.open_session(address)?;
-        let tuning = self.inner.tuned.get();
-        let bounds = &tuning.sessions;
+        let runtime_config = self.inner.runtime_config.get();
+        let bounds = &runtime_config.sessions;
         let timeout = timeout.unwrap_or(bounds.default).clamp(bounds.min, bounds.max);
         let timeout_ms = timeout.as_millis().try_into().unwrap_or(u32::MAX);
         for _ in 0..MAX_SESSION_DRAWS {
@@ -258,10 +255,10 @@ impl Node {
         Err(Unavailable::new("every session id that was drawn is taken").into())
     }
 
-    /// Renews a session. `Ok` means that the leader has counted it, and that it still led when it did: the
-    /// session lives for at least the returned time from when this was called.
+    /// Renews a session. `Ok` means that the leader has counted the heartbeat, and that it still led when it did: the session lives for at
+    /// least the returned time from when this was called.
     ///
-    /// Nobody is told of an end that is only proposed: what the session has asked for before may yet spare it.
+    /// A proposed end of the session is not reported: an earlier command of the session may still prevent it.
     pub async fn heartbeat(&self, session: SessionId) -> Result<Duration, HeartbeatError> {
         self.heartbeat_heard(session, Instant::now()).await
     }
@@ -296,7 +293,7 @@ impl Node {
         self.inner.replica.clock.now_ms()
     }
 
-    /// How long ago a session was last heard of; only the leader can tell.
+    /// Returns the time since the last sign of life of a session; only the leader knows it.
     pub fn silence(&self, session: SessionId) -> Option<Duration> {
         self.inner.replica.sessions.silence(session, Instant::now())
     }
@@ -319,11 +316,15 @@ impl Node {
 
     /// Records the duration of a read of the state that began at that time and ends now, for the metric `longest_hold_seconds`.
     pub fn note_read(&self, began: Instant) {
-        self.inner.replica.meters.read_longest.note(began, Instant::now());
+        self.inner
+            .replica
+            .counters
+            .read_longest
+            .note(began, Instant::now());
     }
 
-    /// Waits until this node has applied what a caller has seen, here or at another node. False: that is a position which
-    /// nothing has come to yet, in this cluster.
+    /// Waits until this node has applied a position that the caller has seen, here or at another node. False: this cluster has not reached
+    /// that position.
     pub async fn caught_up_with(&self, seen: Zxid) -> Result<bool, Unavailable> {
         let has_come = || self.read_facts(|store| store.zxid() >= seen);
         if !has_come() {
@@ -333,8 +334,7 @@ impl Node {
         Ok(has_come())
     }
 
-    /// Reads, and arms a watch for one notice, with nothing applied in between. `caller` is who will be told, if it
-    /// may read the znode then.
+    /// Reads, and arms a watch for one notice, with nothing applied in between. The notice is sent if `caller` may read the znode then.
     pub fn read_and_watch<T>(
         &self,
         path: &ZPath,
@@ -343,7 +343,7 @@ impl Node {
         look: impl FnOnce(&Store) -> T,
     ) -> Result<(T, Watcher), TooManyWatches> {
         let store = self.inner.replica.look();
-        let watcher = self.inner.replica.hub.watch(path, kind, caller)?;
+        let watcher = self.inner.replica.notifier.watch(path, kind, caller)?;
         Ok((look(&store), watcher))
     }
 
@@ -363,30 +363,29 @@ impl Node {
         WatchConnection::of_session(self.inner.replica.clone(), session, since, caller)
     }
 
-    /// Changes whenever who may do what does, by what this node has applied: for whoever serves callers for long. It is told
-    /// before anybody can see what is new, so look at the state after each change, and once after subscribing.
+    /// Returns a receiver that changes when access rights do, by what this node has applied: for long-lived connections. It changes before
+    /// the new state is readable, so read the state after each change, and once after subscribing.
     pub fn access_changes(&self) -> watch::Receiver<u64> {
-        self.inner.replica.hub.access_changes()
+        self.inner.replica.notifier.access_changes()
     }
 
-    /// How many watches there are on this node.
+    /// Returns the numbers of watches on this node.
     pub fn watch_counts(&self) -> WatchCounts {
-        self.inner.replica.hub.watch_counts()
+        self.inner.replica.notifier.watch_counts()
     }
 
-    /// How many of those who could have watches on this node have one.
+    /// Returns the number of watchers on this node with at least one watch.
     pub fn watching(&self) -> usize {
-        self.inner.replica.hub.watching()
+        self.inner.replica.notifier.watching()
     }
 
-    /// Who watches what on this node, for people who ask: a copy of every watch. Each watcher's watches are as they were
-    /// at one moment; not all of them at the same one.
+    /// Returns a copy of all watches on this node, for administrators. The watches of one watcher are of one moment; those of all are not.
     pub fn armed_watches(&self) -> Vec<ArmedWatches> {
-        self.inner.replica.hub.armed()
+        self.inner.replica.notifier.armed()
     }
 
     /// Waits for a contender that was queued. If it is granted already the verdict is ready; if it is gone
-    /// the verdict is [`crate::Verdict::Lost`].
+    /// the verdict is [`crate::WaitOutcome::Lost`].
     pub fn wait_for_grant(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
         self.inner.replica.wait_for_grant(lock, holder, false)
     }
@@ -397,7 +396,7 @@ impl Node {
     }
 
     /// Waits for the end of a contender that was queued, whether it is granted before or not. If it is gone already the verdict
-    /// is [`crate::Verdict::Lost`].
+    /// is [`crate::WaitOutcome::Lost`].
     pub fn wait_for_end(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
         self.inner.replica.wait_for_end(lock, holder)
     }
@@ -406,8 +405,8 @@ impl Node {
         &self.inner.raft
     }
 
-    pub(crate) fn meters(&self) -> &Meters {
-        &self.inner.replica.meters
+    pub(crate) fn counters(&self) -> &NodeCounters {
+        &self.inner.replica.counters
     }
 }
 

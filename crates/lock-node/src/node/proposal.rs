@@ -11,30 +11,30 @@ use znode_store::{Applied, Request};
 
 use super::Node;
 use crate::admission::Place;
-use crate::calls::{Answered, CallResult, Times};
+use crate::command_label::CommandLabel;
 use crate::command_versions;
 use crate::envelope::Envelope;
-use crate::metrics::meters::Ended;
+use crate::metrics::node_counters::Ended;
+use crate::pending_proposals::{Answered, CallResult, Times};
 use crate::request_error::ProposeError;
-use crate::subject::Subject;
 use crate::traces::Scope;
 use raft_node::Unavailable;
 use raft_node::codec::{self};
 
-/// A proposal that is on its way. Ready when this node has applied it, or has given it up; see [`Node::propose`]. A caller
-/// that drops it takes its call along: it is then carried out or not, and nobody is told.
-#[must_use = "nobody is told of the outcome"]
+/// Pending proposal. It completes when this node has applied it, or when its timeout is over; see [`Node::propose`]. Dropping it cancels
+/// the call: the command is then applied or not, and the caller does not learn it.
+#[must_use = "dropping it cancels the call"]
 pub struct Proposal {
     node: Node,
     number: u64,
     answer: oneshot::Receiver<Answered>,
     patience: Duration,
-    /// When it was asked for.
+    /// Time at which it was submitted.
     asked: Instant,
-    subject: Subject,
+    subject: CommandLabel,
     /// Part of what is traced; of nearly all nothing is.
     traced: Option<Scope>,
-    /// Whoever waits has the answer.
+    /// The caller has the outcome.
     is_over: bool,
     /// Made when somebody waits: most are answered before they are asked twice.
     timer: Option<Pin<Box<Sleep>>>,
@@ -44,7 +44,7 @@ impl Proposal {
     pub(super) fn submit(node: &Node, mut request: Request, place: Place) -> Result<Self, ProposeError> {
         let inner = &node.inner;
         let asked = Instant::now();
-        let subject = Subject::of(&request.command);
+        let subject = CommandLabel::of(&request.command);
         command_versions::restrain(&mut request, || inner.raft.commands_of_all());
         #[cfg(feature = "planted")]
         let request = at_the_door(node, request);
@@ -70,7 +70,7 @@ impl Proposal {
         }
     }
 
-    /// Whoever waits has the answer: it is counted, told of if it took long, and traced if that is wanted.
+    /// Records the end of the proposal: counts it, logs it if it was slow, and traces it if it is traced.
     fn over(&mut self, answered: Answered) -> CallResult {
         self.is_over = true;
         let Answered { result, stamps } = answered;
@@ -86,13 +86,13 @@ impl Proposal {
             stamps,
             answered: now,
         });
-        let meters = &self.node.inner.replica.meters;
-        meters.ended(how, times.as_ref());
+        let counters = &self.node.inner.replica.counters;
+        counters.ended(how, times.as_ref());
         match &times {
-            Some(times) => meters.slow.note(&self.subject, times, how.word()),
+            Some(times) => counters.slow.note(&self.subject, times, how.word()),
             None => {
                 let took = now.saturating_duration_since(self.asked);
-                meters.slow.note_unanswered(&self.subject, took, how.word());
+                counters.slow.note_unanswered(&self.subject, took, how.word());
             }
         }
         if let Some(scope) = self.traced.take() {
@@ -107,8 +107,8 @@ impl Proposal {
     }
 }
 
-/// The bug [`AccessAtTheDoor`](znode_store::planted::Bug::AccessAtTheDoor): whoever may write now may do so whenever the
-/// request's turn comes.
+/// The bug [`AccessAtTheDoor`](znode_store::planted::Bug::AccessAtTheDoor): a caller that may write now may do so whenever the request is
+/// applied.
 #[cfg(feature = "planted")]
 fn at_the_door(node: &Node, mut request: Request) -> Request {
     use znode_store::planted::{Bug, is};
@@ -162,7 +162,7 @@ impl Drop for Proposal {
     fn drop(&mut self) {
         if !self.is_over {
             self.give_up();
-            self.node.inner.replica.meters.ended(Ended::GivenUp, None);
+            self.node.inner.replica.counters.ended(Ended::Cancelled, None);
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU64;
 
 use futures_util::future::BoxFuture;
 use observers::history::History;
-use observers::hub::Hub;
-use observers::tap::Tap;
+use observers::history_channel::HoldEventSender;
+use observers::notifier::Notifier;
 use raft_log::sync::Mutex;
 use raft_log::{Disk, RealDisk};
 use raft_node::peers::stream::PeerListener;
@@ -18,14 +18,14 @@ use super::{Inner, Node, backup, random_u64};
 use crate::admission::Admission;
 use crate::application::LockApplication;
 use crate::backup::Seed;
-use crate::cluster_events::ClusterEvents;
+use crate::cluster_events::ClusterEventLog;
 use crate::command_versions::COMMANDS_VERSION;
 use crate::config::NodeConfig;
 use crate::envelope::Origin;
 use crate::leader::{self, LeaderQuestions, RecorderRequests};
-use crate::metrics::meters::Meters;
+use crate::metrics::node_counters::NodeCounters;
 use crate::replica::Replica;
-use crate::tuning::{Tuned, Tuning};
+use crate::runtime_config::{RuntimeConfig, SharedRuntimeConfig};
 
 /// Directory of the lock history in the data directory.
 const HISTORY_DIR: &str = "history";
@@ -107,17 +107,17 @@ impl Node {
         let (queue, proposals) = mpsc::unbounded_channel();
         let (tap, history) = match keeps_history {
             true => {
-                let (tap, end, meter) = Tap::new();
+                let (tap, end, meter) = HoldEventSender::new();
                 (tap, Some((end, meter)))
             }
-            false => (Tap::default(), None),
+            false => (HoldEventSender::default(), None),
         };
         let replica = Replica::new(
             origin,
-            Hub::new(&config.watches, &config.events, random_u64()),
+            Notifier::new(&config.watches, &config.events, random_u64()),
             queue.clone(),
         )
-        .with_meters(Arc::new(Meters::new(&config.metrics)))
+        .with_meters(Arc::new(NodeCounters::new(&config.metrics)))
         .with_clock(storage.clock().clone())
         .with_tap(tap);
         let replica = Arc::new(replica);
@@ -153,10 +153,10 @@ impl Node {
                 admission: Arc::new(Admission::new(config.admission.clone())),
                 stops_at: Mutex::new(None),
                 backups: Arc::new(Semaphore::new(backup::BACKUPS_AT_ONCE)),
-                tuned: Arc::new(Tuned::new(Tuning::of(&config))),
+                runtime_config: Arc::new(SharedRuntimeConfig::new(RuntimeConfig::of(&config))),
                 last_backup_ms: AtomicU64::new(0),
                 history: history.map(Arc::new),
-                cluster_events: ClusterEvents::default(),
+                cluster_events: ClusterEventLog::default(),
                 config,
             }),
         };
@@ -168,7 +168,7 @@ impl Node {
         let Inner {
             raft,
             replica,
-            tuned,
+            runtime_config,
             config,
             ..
         } = &*self.inner;
@@ -204,13 +204,13 @@ impl Node {
         let members = raft.clone();
         tasks.spawn(leader::tend(
             replica.clone(),
-            tuned.clone(),
+            runtime_config.clone(),
             propose,
             move || members.commands_of_all(),
             recorder_requests,
             stop.clone(),
         ));
-        tasks.spawn(self.clone().keep_chronicle());
+        tasks.spawn(self.clone().log_cluster_events());
         tasks.spawn(self.clone().refuse_when_failed());
     }
 }

@@ -1,9 +1,9 @@
-//! What a test asks of a node beside fail points: to do at once what it would do some time, and to say exactly where it
-//! is. Only with the feature `failpoints`.
+//! Controls of tests besides fail points: they trigger a step at once, and return the exact position of the state. Only with the feature
+//! `failpoints`.
 
 use super::{Node, NodeId};
 
-/// Where a node's state is. Two nodes at the same position have the same digest.
+/// Position of a node's state. Two nodes at the same position have the same digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatePosition {
     /// The last log entry that was applied.
@@ -15,7 +15,7 @@ pub struct StatePosition {
 }
 
 impl Node {
-    /// Where this node's state is.
+    /// Returns the position of this node's state.
     pub fn state_position(&self) -> StatePosition {
         let replica = &self.inner.replica;
         let store = replica.store.read();

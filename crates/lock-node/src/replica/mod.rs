@@ -17,16 +17,16 @@ use znode_store::{
     LockName, Reply, SessionId, Store, Zxid,
 };
 
-use crate::calls::{Applying, Calls};
 use crate::command_versions;
 use crate::envelope::{Envelope, Origin};
-use crate::metrics::meters::Meters;
+use crate::metrics::node_counters::NodeCounters;
+use crate::pending_proposals::{Applying, PendingProposals};
 use crate::sessions::SessionTracker;
 use fault_injection::fail_step;
 use observers::history::Holders;
-use observers::hub::{GrantWait, Hub, Verdict};
+use observers::history_channel::HoldEventSender;
 use observers::lock_metrics::times_out;
-use observers::tap::Tap;
+use observers::notifier::{GrantWait, Notifier, WaitOutcome};
 use raft_log::sync::{RwLock, RwLockReadGuard};
 use raft_node::Proposal;
 use raft_node::audit::StateDigest;
@@ -37,33 +37,33 @@ use raft_node::replicated_state::{
     AppliedPosition, LogPosition, ReplicatedState, SnapshotPart, SnapshotParts,
 };
 
-mod looks;
+mod recent_reads;
 pub(crate) mod restore;
 mod states;
 
-use looks::Looks;
+use recent_reads::RecentReads;
 use states::States;
 
-/// The state of this node, and those who wait for it.
+/// State of this node, and the observers and callers that it notifies.
 pub struct Replica {
-    /// Who this node is in envelopes.
+    /// Origin of this node's envelopes.
     pub origin: Origin,
     /// The tree, sessions and locks. Readers hold it shortly; the applier for one entry at a time.
     pub store: RwLock<Store>,
     /// Watches and waits.
-    pub hub: Arc<Hub>,
+    pub notifier: Arc<Notifier>,
     /// This node's unanswered proposals.
-    pub calls: Calls,
+    pub calls: PendingProposals,
     /// Deadlines, while this node leads.
     pub sessions: SessionTracker,
-    /// What entries are stamped with.
+    /// Clock that entries are stamped with.
     pub clock: Arc<ClusterClock>,
-    /// What is counted.
-    pub meters: Arc<Meters>,
-    /// Tells of holds that began and ended.
-    tap: Tap,
-    /// Whether anybody outside reads the state.
-    looks: Looks,
+    /// Counters.
+    pub counters: Arc<NodeCounters>,
+    /// Sender of hold events to the lock history.
+    tap: HoldEventSender,
+    /// Detector of recent reads.
+    looks: RecentReads,
     /// Digests of some earlier states.
     states: States,
     applied: AppliedPosition,
@@ -75,17 +75,17 @@ pub struct Replica {
 
 impl Replica {
     /// An empty state. Lost proposals go to `resubmit`, which is unbounded because the calls are bounded.
-    pub fn new(origin: Origin, hub: Hub, resubmit: mpsc::UnboundedSender<(u64, Bytes)>) -> Self {
+    pub fn new(origin: Origin, notifier: Notifier, resubmit: mpsc::UnboundedSender<(u64, Bytes)>) -> Self {
         Self {
             origin,
             store: RwLock::new(Store::new()),
-            hub: Arc::new(hub),
-            calls: Calls::default(),
+            notifier: Arc::new(notifier),
+            calls: PendingProposals::default(),
             sessions: SessionTracker::default(),
             clock: Arc::default(),
-            meters: Arc::default(),
-            tap: Tap::default(),
-            looks: Looks::default(),
+            counters: Arc::default(),
+            tap: HoldEventSender::default(),
+            looks: RecentReads::default(),
             states: States::default(),
             applied: AppliedPosition::default(),
             generation: AtomicU64::new(0),
@@ -93,8 +93,8 @@ impl Replica {
         }
     }
 
-    /// The same, with somebody who is told of holds.
-    pub(crate) fn with_tap(self, tap: Tap) -> Self {
+    /// Returns the replica with a sender of hold events.
+    pub(crate) fn with_tap(self, tap: HoldEventSender) -> Self {
         Self { tap, ..self }
     }
 
@@ -103,12 +103,12 @@ impl Replica {
         Self { clock, ..self }
     }
 
-    /// The same, counting in `meters`.
-    pub(crate) fn with_meters(self, meters: Arc<Meters>) -> Self {
-        Self { meters, ..self }
+    /// The same, counting in `counters`.
+    pub(crate) fn with_meters(self, counters: Arc<NodeCounters>) -> Self {
+        Self { counters, ..self }
     }
 
-    /// Nothing more will be applied: whoever is told of holds can go.
+    /// Ends the hold events: nothing more will be applied.
     pub fn stop_tap(&self) {
         self.tap.stop();
     }
@@ -118,18 +118,18 @@ impl Replica {
         self.applied.wait_for(|_| is_so(&self.store.read())).await;
     }
 
-    /// The state, locked for somebody outside who reads it.
+    /// Locks the state for a reader outside.
     pub fn look(&self) -> RwLockReadGuard<'_, Store> {
         self.looks.note();
         self.store.read()
     }
 
-    /// Whether somebody waits for what is applied next: a caller for an answer or for what was committed elsewhere, who wants a lock, who
-    /// is connected or follows a session, and whoever has looked lately and may look again.
+    /// Returns whether any local client waits for newly committed entries: a caller for an answer or for entries of others, a waiter for a
+    /// lock, a connected client or a stream, or a reader that has read recently and may read again.
     pub fn is_awaited(&self) -> bool {
         self.applied.is_awaited()
             || !self.calls.is_empty()
-            || self.hub.is_awaited()
+            || self.notifier.is_awaited()
             || self.looks.were_lately(Instant::now())
     }
 
@@ -138,16 +138,16 @@ impl Replica {
     pub fn wait_for_grant(&self, lock: &LockName, holder: &HolderId, alone: bool) -> GrantWait {
         let store = self.store.read();
         match store.contender_state(lock, holder) {
-            Some(ContenderState::Upgrades(_)) if alone => self.hub.wait_for_grant(lock, holder),
+            Some(ContenderState::Upgrades(_)) if alone => self.notifier.wait_for_grant(lock, holder),
             // An upgrade that was given up, elsewhere and under the same request.
             Some(ContenderState::Holds(grant)) if alone && grant.mode != LockMode::Exclusive => {
-                GrantWait::decided(Verdict::Ended(ContenderEnd::Withdrawn))
+                GrantWait::decided(WaitOutcome::Ended(ContenderEnd::Withdrawn))
             }
             Some(ContenderState::Holds(grant) | ContenderState::Upgrades(grant)) => {
-                GrantWait::decided(Verdict::Granted(grant))
+                GrantWait::decided(WaitOutcome::Granted(grant))
             }
-            Some(ContenderState::Waits(_)) => self.hub.wait_for_grant(lock, holder),
-            None => GrantWait::decided(Verdict::Lost),
+            Some(ContenderState::Waits(_)) => self.notifier.wait_for_grant(lock, holder),
+            None => GrantWait::decided(WaitOutcome::Lost),
         }
     }
 
@@ -155,20 +155,20 @@ impl Replica {
     pub fn wait_for_end(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
         let store = self.store.read();
         match store.contender_state(lock, holder) {
-            Some(_) => self.hub.wait_for_end(lock, holder),
-            None => GrantWait::decided(Verdict::Lost),
+            Some(_) => self.notifier.wait_for_end(lock, holder),
+            None => GrantWait::decided(WaitOutcome::Lost),
         }
     }
 
-    /// Puts proposals that were not carried out back into the queue.
+    /// Queues proposals again that were not applied.
     pub fn resubmit(&self, calls: Vec<(u64, Bytes)>) {
         for call in calls {
-            // The queue is closed when the node stops, and then the calls are answered by `Calls::stop`.
+            // The queue is closed when the node stops, and then the calls are answered by `PendingProposals::stop`.
             let _ = self.resubmit.send(call);
         }
     }
 
-    /// Sends again what was sent in terms before the one applied last, and not carried out there.
+    /// Queues the proposals again that were sent in terms before the one applied last, and were not applied.
     pub fn resubmit_lost(&self) {
         self.resubmit(self.calls.term_began(self.applied.get().term));
     }
@@ -180,15 +180,14 @@ impl Replica {
         }
     }
 
-    /// A session on record is off it, if the state has heard it at this very position: what a caller without rights asks for is
-    /// no sign of life there.
+    /// Takes a session off the record, if the state has heard it at this very position: a request without rights is no sign of life.
     fn off_record(&self, store: &Store, session: SessionId, at: Zxid) {
         if store.session_heard_at(session) == Some(at) {
             self.sessions.off_record(session);
         }
     }
 
-    /// What events mean for this node itself.
+    /// Applies the effects of events on this node itself.
     fn follow_events(
         &self,
         applied: &Applied,
@@ -202,7 +201,7 @@ impl Replica {
                 self.off_record(store, session, applied.zxid);
             }
         };
-        // Also if that was done and answered before: whoever asked again counts from then on.
+        // Also if the session was opened by an earlier request with the same id: the retry counts from then on.
         if let Ok(Reply::SessionOpened { session, .. }) = &applied.outcome {
             heard(*session);
         }
@@ -215,12 +214,12 @@ impl Replica {
                 }
                 Event::SessionReconnected { session, .. } => heard(*session),
                 Event::SessionEnded { session, .. } => self.sessions.ended(*session),
-                // Nothing in it is secret. As below, it is told once.
+                // It contains no secret. The leader logs it, as below.
                 Event::AccessChanged(change) if self.sessions.leading_term().is_some() => {
                     let (by, change) = (change.by.to_string(), change.command.to_string());
-                    tracing::info!(by, change, "who may do what was changed");
+                    tracing::info!(by, change, "access rights were changed");
                 }
-                // Told once in the cluster: by the leader, and not again by whoever reads the log after a restart.
+                // The leader logs it once, and no node logs it again when it reads its log after a restart.
                 Event::SoftQuotaPassed {
                     path,
                     what,
@@ -241,7 +240,7 @@ impl Replica {
             let before = std::mem::replace(&mut *store, restored);
             self.generation.fetch_add(1, Ordering::Relaxed);
             self.states.replaced();
-            self.hub.state_replaced(&before, &store);
+            self.notifier.state_replaced(&before, &store);
             #[cfg(feature = "simulation")]
             crate::simulation::ask(|host| host.replaced(at.into(), &store));
             self.sessions.replaced();
@@ -268,8 +267,8 @@ impl ReplicatedState for Replica {
 
     // Callers are answered after every watch has been notified.
     fn apply_commands(&self, at: LogPosition, proposal: &Proposal) -> Result<(), BadBytes> {
-        // The proposer lost the term before the entry was appended, and the entry was meant for that term
-        // only: whoever proposed it tries again. The same on every replica, so no one applies it.
+        // The proposer lost the term before the entry was appended, and the entry was meant for that term only: its proposers try again. It
+        // is the same on every replica, so none applies it.
         if proposal.term != at.term {
             tracing::info!(
                 proposed = proposal.term,
@@ -289,7 +288,7 @@ impl ReplicatedState for Replica {
             term: at.term,
         };
         let now = Instant::now();
-        // What happens in the whole cluster is counted once, by whoever leads.
+        // The leader alone counts what happens in the whole cluster.
         let counts = self.sessions.leading_term().is_some();
         let mut answers: Vec<(u64, Applied)> = Vec::new();
         let (mut events, mut work) = (Vec::new(), EntryWork::default());
@@ -335,13 +334,13 @@ impl ReplicatedState for Replica {
                 }
                 self.follow_events(&applied, &events, opening, now, &store);
                 fail_step!("watch::before_dispatch");
-                self.hub.dispatch(applied.zxid, &events, store.visibility());
-                self.hub.sessions.happened(applied.zxid, store.time_ms(), &events);
-                self.hub.recent.happened(applied.zxid, store.time_ms(), &events);
+                self.notifier.dispatch(applied.zxid, &events, store.visibility());
+                self.notifier.sessions.add(applied.zxid, store.time_ms(), &events);
+                self.notifier.recent.add(applied.zxid, store.time_ms(), &events);
                 fail_step!("watch::after_dispatch");
                 if counts && !events.is_empty() {
-                    self.meters.locks.follow(&store, timed_out, &events);
-                    self.meters.follow_sessions(&events);
+                    self.counters.locks.follow(&store, timed_out, &events);
+                    self.counters.follow_sessions(&events);
                 }
                 if let Some(holds) = &mut holds {
                     holds.follow(applied.zxid.0, store.time_ms(), &events);
@@ -365,9 +364,9 @@ impl ReplicatedState for Replica {
             began: now,
             ended: Instant::now(),
         };
-        self.meters.applied.add(batch.envelopes.len() as u64);
-        self.meters.applying.took(applying.ended - applying.began);
-        self.meters.applied_longest.note(applying.began, applying.ended);
+        self.counters.applied.add(batch.envelopes.len() as u64);
+        self.counters.applying.took(applying.ended - applying.began);
+        self.counters.applied_longest.note(applying.began, applying.ended);
         fail_step!("apply::before_answers");
         for (call, applied) in answers {
             self.calls.complete(call, applied, applying);
@@ -419,7 +418,7 @@ impl ReplicatedState for Replica {
 
     fn end_waits(&self) {
         self.calls.stop();
-        self.hub.stop();
+        self.notifier.stop();
     }
 }
 
@@ -467,7 +466,7 @@ mod tests {
     use crate::admission::{Admission, AdmissionConfig};
     use crate::watch_connection::WatchConnection;
     use observers::config::{SessionEventsConfig, WatchConfig};
-    use observers::hub::WatchesLost;
+    use observers::notifier::WatchesLost;
     use raft_node::codec;
 
     const ORIGIN: Origin = Origin { node: 1, boot: 7 };
@@ -482,7 +481,7 @@ mod tests {
         Caller {
             replica: Arc::new(Replica::new(
                 ORIGIN,
-                Hub::new(&WatchConfig::default(), &SessionEventsConfig::default(), 1),
+                Notifier::new(&WatchConfig::default(), &SessionEventsConfig::default(), 1),
                 resubmit,
             )),
             again,
@@ -522,7 +521,14 @@ mod tests {
     }
 
     impl Caller {
-        fn call(&self, text: &str) -> (u64, Bytes, tokio::sync::oneshot::Receiver<crate::calls::Answered>) {
+        fn call(
+            &self,
+            text: &str,
+        ) -> (
+            u64,
+            Bytes,
+            tokio::sync::oneshot::Receiver<crate::pending_proposals::Answered>,
+        ) {
             let request = create(text);
             let place = Arc::new(Admission::new(AdmissionConfig::default())).place(&request);
             let encode = |call| codec::encode(&Envelope::new(ORIGIN, call, request)).into();
@@ -593,8 +599,10 @@ mod tests {
     async fn an_answered_caller_finds_the_event_already_there() {
         let caller = caller();
         let path = ZPath::parse("/a").unwrap();
-        let hub = &caller.replica.hub;
-        let watcher = hub.watch(&path, WatchKind::Data, Identities::none()).unwrap();
+        let notifier = &caller.replica.notifier;
+        let watcher = notifier
+            .watch(&path, WatchKind::Data, Identities::none())
+            .unwrap();
         let (call, envelope, answer) = caller.call("/a");
         caller.sent(1, call, &envelope);
         caller
@@ -608,7 +616,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_hidden_in_a_snapshot_is_unknown() {
+    async fn outcome_hidden_by_a_snapshot_is_unknown() {
         let caller = caller();
         let (call, envelope, answer) = caller.call("/a");
         let (_, _, mut waiting) = caller.call("/b");
@@ -646,8 +654,10 @@ mod tests {
     async fn one_shot_watches_outlive_a_snapshot_that_replaces_the_state() {
         let caller = caller();
         let (come, never) = (ZPath::parse("/come").unwrap(), ZPath::parse("/never").unwrap());
-        let hub = &caller.replica.hub;
-        let watcher = hub.watch(&come, WatchKind::Data, Identities::none()).unwrap();
+        let notifier = &caller.replica.notifier;
+        let watcher = notifier
+            .watch(&come, WatchKind::Data, Identities::none())
+            .unwrap();
         let client = watches_of(&caller);
         for path in [&come, &never] {
             client.look().arm(WatchKind::Data, path).unwrap();
@@ -660,7 +670,7 @@ mod tests {
         let notice = client.try_next().unwrap().unwrap();
         assert_eq!(notice.to_string(), "created /come at 1");
         assert_eq!(watcher.fired().await, Some(notice));
-        // What has not happened yet is told when it does.
+        // A later event fires the watch.
         assert_eq!(client.try_next(), Ok(None));
         let (_, envelope, _) = caller.call("/never");
         caller
@@ -675,8 +685,8 @@ mod tests {
     async fn a_persistent_watch_is_lost_with_what_it_should_have_told() {
         let caller = caller();
         let root = ZPath::root();
-        let hub = &caller.replica.hub;
-        let watcher = hub
+        let notifier = &caller.replica.notifier;
+        let watcher = notifier
             .watch(&root, WatchKind::PersistentRecursive, Identities::none())
             .unwrap();
         let client = watches_of(&caller);
@@ -687,7 +697,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_sees_a_change_has_its_notice_already() {
+    async fn reader_of_a_change_has_its_notice_already() {
         let caller = caller();
         let client = watches_of(&caller);
         let path = ZPath::parse("/a").unwrap();
@@ -705,12 +715,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_looks_waits_for_what_is_applied_next_for_a_while() {
+    async fn recent_reader_awaits_the_next_entries_for_a_while() {
         let Caller { replica, .. } = caller();
         assert!(!replica.is_awaited());
         drop(replica.look());
         assert!(replica.is_awaited());
-        tokio::time::sleep(looks::LATELY).await;
+        tokio::time::sleep(recent_reads::LATELY).await;
         assert!(!replica.is_awaited());
         let client = WatchConnection::new(replica.clone(), Identities::none());
         assert!(

@@ -1,4 +1,4 @@
-//! Whether anybody outside looks at a node's state, and how often.
+//! Detector of recent reads of a node's state.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,37 +7,36 @@ use tokio::time::Instant;
 
 use raft_log::sync::Mutex;
 
-/// Whoever has looked is taken for one who looks again for so long: longer than programs leave between two requests that belong
-/// together.
+/// Time after a read for which another one is expected: longer than the pause of programs between two requests that belong together.
 pub(super) const LATELY: Duration = Duration::from_secs(1);
 
-/// Who looks is counted, and leaves no time: there are many who look, and few who ask.
+/// Counter of reads, without times: there are many reads, and few questions.
 #[derive(Debug, Default)]
-pub(super) struct Looks {
+pub(super) struct RecentReads {
     count: AtomicU64,
     found: Mutex<Found>,
 }
 
-/// What the last one has found who asked.
+/// Result of the last question.
 #[derive(Debug, Default)]
 struct Found {
     count: u64,
-    /// When somebody asked who found that somebody had looked.
+    /// Time of the last question that found new reads.
     at: Option<Instant>,
 }
 
-impl Looks {
+impl RecentReads {
     /// Somebody looks.
     pub fn note(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often somebody has looked.
+    /// Returns the number of reads.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody has looked lately.
+    /// Returns whether there was a recent read.
     pub fn were_lately(&self, now: Instant) -> bool {
         let mut found = self.found.lock();
         let count = self.count();
@@ -53,9 +52,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_looked_is_remembered_for_a_while() {
+    fn a_read_counts_as_recent_for_a_while() {
         let began = Instant::now();
-        let looks = Looks::default();
+        let looks = RecentReads::default();
         assert!(!looks.were_lately(began));
         looks.note();
         assert_eq!(looks.count(), 1);

@@ -1,4 +1,4 @@
-//! What the log says of soft quotas: once in a cluster, by the node that leads.
+//! Log lines about soft quotas: one in a cluster, by the leader.
 
 use std::fmt::{Debug, Write};
 use std::sync::Arc;
@@ -82,8 +82,8 @@ fn a_soft_quota_that_is_passed_is_warned_of_by_the_leader_alone() {
     ]);
     let warnings_of = |leads| {
         let origin = Origin { node: 1, boot: 7 };
-        let hub = Hub::new(&WatchConfig::default(), &SessionEventsConfig::default(), 1);
-        let replica = Replica::new(origin, hub, mpsc::unbounded_channel().0);
+        let notifier = Notifier::new(&WatchConfig::default(), &SessionEventsConfig::default(), 1);
+        let replica = Replica::new(origin, notifier, mpsc::unbounded_channel().0);
         if leads {
             replica
                 .sessions

@@ -15,9 +15,9 @@ const SEGMENT_BYTES: u64 = 64 * 1024;
 const LOW_WATER_BYTES: u64 = 8 * SEGMENT_BYTES;
 const RESUME_BYTES: u64 = 10 * SEGMENT_BYTES;
 
-/// How often disks are looked at. A member's full disk is forgotten when it has not answered for six of these, and with it that
-/// nothing may be written; so they are longer than the tenths of a second for which a machine that is busy with other things
-/// holds a node up, and short enough that no test waits for them.
+/// Interval at which disks are checked. A member's full disk is forgotten when it has not answered for six of these, and with it that the
+/// cluster is read-only. So the interval is longer than the tenths of a second for which a busy machine delays a node, and short enough
+/// that no test waits for it.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Small marks and files, and looks that do not make a test wait.
@@ -113,7 +113,7 @@ async fn a_cluster_without_space_takes_what_gives_some_back_and_goes_on_by_itsel
         panic!("the lock is held");
     };
 
-    // Two of three: a quorum without space, whoever leads.
+    // Two of three: a quorum without space, under any leader.
     for (id, disk) in cluster.troubled.iter().filter(|(id, _)| **id != leader) {
         assert!(!cluster.node(*id).status().read_only);
         disk.set_free(LOW_WATER_BYTES / 2);
@@ -141,7 +141,7 @@ async fn a_cluster_without_space_takes_what_gives_some_back_and_goes_on_by_itsel
         let mixed = mixed.into_iter().chain([creation]).collect();
         assert_read_only(node, request(Command::Multi(mixed))).await;
         node.open_session(Some(TTL), "", "", None).await.unwrap_err();
-        // What needs nothing, or gives back.
+        // Requests that need no space, or release it.
         assert_eq!(node.heartbeat(session).await, Ok(TTL));
         assert_taken(node, request(set("/a", "less data"))).await;
         assert_taken(node, of(session, acquire("l", 4))).await;
@@ -188,7 +188,7 @@ async fn one_full_follower_stops_nobody_and_catches_up_by_itself() {
     while !alarms(&node).contains(&(Some(full), AlarmKind::LogFull)) {
         put(&node, &format!("/n{written}"), &data).await;
         written += 1;
-        assert!(written < 200, "the log of a full disk has room for ever");
+        assert!(written < 200, "the log of a full disk has room without end");
     }
     assert!(!node.status().read_only);
     // It says that it is behind, but it lives.
@@ -197,7 +197,7 @@ async fn one_full_follower_stops_nobody_and_catches_up_by_itself() {
         written += 1;
     }
     let behind = cluster.node(full).clone();
-    assert!(disk.refused() > 0, "nothing was tried in vain");
+    assert!(disk.refused() > 0, "no write failed");
     assert!(behind.status().applied_index < node.status().applied_index);
     assert_eq!(behind.disk_report().free_bytes, Some(0));
     drop(behind);
@@ -228,7 +228,7 @@ async fn one_full_follower_stops_nobody_and_catches_up_by_itself() {
 
 #[tokio::test]
 async fn disks_that_are_full_to_the_last_byte_leave_room_for_releases_and_for_starts() {
-    /// So many releases, of some 500 bytes with all that is written for them, have room in the segment made ahead alone.
+    /// Number of releases, of some 500 bytes with all that is written for them, that fit into the segment made ahead alone.
     const AT_LEAST: usize = 100;
     const LOCKS: u128 = 700;
     let mut cluster = Cluster::start_troubled(3, small_disk).await;
@@ -266,8 +266,8 @@ async fn disks_that_are_full_to_the_last_byte_leave_room_for_releases_and_for_st
                 kept.push((lock, holder));
                 break;
             }
-            // The leader had room for it, and the others, whose logs are some bytes longer, had none any more. It waits in
-            // the leader's log, and whoever leads when there is room decides.
+            // The leader had room for it, and the others, whose logs are some bytes longer, had none any more. It is in the leader's log,
+            // and the leader at the time when there is room decides.
             Err(ProposeError::OutcomeUnknown(_)) => {
                 kept.push((lock, holder));
                 in_doubt = true;
@@ -278,7 +278,7 @@ async fn disks_that_are_full_to_the_last_byte_leave_room_for_releases_and_for_st
     }
     let released = held.len() - kept.len();
     assert!(released >= AT_LEAST, "{released} releases had room");
-    assert!(!kept.is_empty(), "the log of a full disk has room for ever");
+    assert!(!kept.is_empty(), "the log of a full disk has room without end");
     drop(node);
 
     // All start again, elect, and remember what they have acknowledged.
@@ -293,7 +293,7 @@ async fn disks_that_are_full_to_the_last_byte_leave_room_for_releases_and_for_st
     })
     .await;
     for disk in cluster.troubled.values() {
-        assert!(disk.refused() > 0, "nothing was tried in vain");
+        assert!(disk.refused() > 0, "no write failed");
         disk.make_room();
     }
     cluster.wait_ready().await;

@@ -16,12 +16,12 @@ const WRITERS: usize = 8;
 /// Together 16 MB, four times as much as the bound, and this twice.
 const WRITES: usize = 1000;
 
-/// What may be written until entries go that are to go: while nobody looks, while a snapshot is written, and, after a
-/// follower's end, until the next attempt to reach it has failed. Together about a second of writes.
+/// Maximum of what is written before old entries are purged: between two checks, while a snapshot is written, and, after a follower's end,
+/// until the next attempt to reach it has failed. Together about a second of writes.
 const WRITTEN_MEANWHILE: u64 = 3 * 1024 * 1024;
 
-/// What a node's log may have: for a living follower that lags four times as much as between two snapshots; what is
-/// written meanwhile; the segment that is written to, those made ahead, and one that is only partly needed.
+/// Bound of a node's log: four times as much as between two snapshots for a living follower that lags; what is written meanwhile; the
+/// active segment, those made ahead, and one that is only partly needed.
 const LOG_BOUND: u64 = 4 * EVERY_BYTES + KEEP_BYTES + WRITTEN_MEANWHILE + 4 * SEGMENT_BYTES;
 
 fn small(config: &mut NodeConfig) {

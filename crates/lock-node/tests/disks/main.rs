@@ -1,4 +1,4 @@
-//! What nodes write and keep, over minutes of writing: the bounds of the log, disks that fill up, and power cuts of all nodes at once.
+//! Writes over minutes: the bounds of the log, disks that fill up, and power cuts of all nodes at once.
 // A test that cannot go on may say so shortly.
 #![allow(clippy::unwrap_used)]
 

@@ -14,14 +14,13 @@ use raft_log::sim_disk::{Fault, IgnoredCall, Random, SimDisk};
 
 use crate::cluster::{Cluster, PATIENCE, create, eventually, put, request};
 
-/// How often the power is cut unless `POWER_CUTS` says otherwise; each time under load, and the next cluster runs on what
-/// was left.
+/// Number of power cuts unless `POWER_CUTS` sets it. Each is under load, and the next cluster runs on the disks that are left.
 const CUTS: u64 = 6;
 
-/// So many writes are acknowledged at least before the power is cut.
+/// Minimum number of acknowledged writes before the power is cut.
 const WRITES: usize = 40;
 
-/// After so many cuts the disks are new: a simulated disk remembers every write, and a state grows.
+/// Number of cuts after which the disks are replaced: a simulated disk stores every write, and a state grows.
 const CUTS_PER_DISK: u64 = 10;
 
 fn from_environment(name: &str, default: u64) -> u64 {
@@ -145,7 +144,7 @@ impl Loaded {
     }
 }
 
-/// What of `promised` the cluster does not have.
+/// Returns the znodes of `promised` that the cluster does not have.
 async fn missing(cluster: &Cluster, promised: &BTreeSet<ZPath>) -> Vec<ZPath> {
     let node = cluster.node(1);
     node.read_barrier().await.unwrap();
@@ -155,7 +154,7 @@ async fn missing(cluster: &Cluster, promised: &BTreeSet<ZPath>) -> Vec<ZPath> {
     })
 }
 
-/// Whether the disk was left with a snapshot that was being written or received.
+/// Returns whether the disk has a snapshot that was being written or received.
 fn unfinished_snapshot(disk: &SimDisk) -> bool {
     let unfinished = |path: &std::path::PathBuf| {
         path.to_string_lossy().contains("/snapshots/") && path.extension().is_some_and(|it| it == "tmp")
@@ -164,7 +163,7 @@ fn unfinished_snapshot(disk: &SimDisk) -> bool {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_survives_a_power_cut_of_all_nodes_at_once() {
+async fn acknowledged_writes_survive_a_power_cut_of_all_nodes() {
     let (first, cuts) = (
         from_environment("POWER_SEED", 0),
         from_environment("POWER_CUTS", CUTS),

@@ -267,7 +267,7 @@ fn config(node_id: u64, data_dir: PathBuf) -> NodeConfig {
 }
 
 #[tokio::test]
-async fn only_the_founders_empty_directory_and_a_clock_that_can_be_right_will_do() {
+async fn restore_needs_the_founders_empty_directory_and_a_plausible_clock() {
     let bytes = small_backup().await;
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("backup");

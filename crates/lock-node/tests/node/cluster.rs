@@ -1,5 +1,5 @@
-//! What the tests share: nodes on ports that the operating system chose, in directories that go with the test;
-//! and the tests of a cluster in which nothing goes wrong.
+//! Shared parts of the tests: nodes on ports that the operating system chose, in temporary directories; and the tests of a cluster without
+//! faults.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 
 use crate::troubled_disk::TroubledDisk;
 
-/// How long anything may take before a test gives up: only a bug takes so long.
+/// Timeout of a test's step: only a bug takes this long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Cluster {
@@ -218,7 +218,7 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     };
     assert!(
         tokio::time::timeout(PATIENCE, waited).await.is_ok(),
-        "in vain: {what}"
+        "timeout: {what}"
     );
 }
 

@@ -1,4 +1,4 @@
-//! What survives the end of nodes, and what a node does without the others.
+//! Consistency over the end of nodes, and the behaviour of a node without the others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ async fn leadership_moves_at_a_stop_and_writes_go_on() {
     let leader = cluster.leader().await;
     let survivor = cluster.follower().await;
 
-    // Calls that go out all the time, whether those before are answered or not, so that some are under way at
-    // every moment of the change: none of them may fail, and none may be carried out twice.
+    // Calls that are submitted all the time, whether earlier ones are answered or not, so that some are in flight at every moment of the
+    // change: none may fail, and none may be applied twice.
     let done = Arc::new(AtomicBool::new(false));
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..4 {
@@ -169,7 +169,7 @@ async fn a_node_that_is_started_anew_shows_nothing_older_than_in_its_earlier_lif
     assert_eq!(
         node.caught_up_with(future).await,
         Ok(false),
-        "nothing has come there"
+        "no node has reached that position"
     );
     cluster.stop_all().await;
 
@@ -177,7 +177,7 @@ async fn a_node_that_is_started_anew_shows_nothing_older_than_in_its_earlier_lif
     let alone = cluster.node(1).clone();
     assert!(
         alone.caught_up_once().await.is_err(),
-        "nobody can tell it what was committed"
+        "without a leader it cannot know what was committed"
     );
     for id in [2, 3] {
         cluster.restart(id).await.unwrap();

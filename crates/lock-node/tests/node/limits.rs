@@ -63,7 +63,7 @@ async fn the_limits_are_those_of_whoever_leads() {
 }
 
 #[tokio::test]
-async fn nothing_is_proposed_where_the_limits_hold_already() {
+async fn no_limits_are_proposed_that_hold_already() {
     let mut cluster = Cluster::start(1).await;
     let node = cluster.node(1).clone();
     // Commands have their positions one after the other: nobody else took one.

@@ -1,4 +1,4 @@
-//! How those who wait for a lock get into the log.
+//! Entries of calls that wait for a lock.
 
 use lock_node::Node;
 use lock_node::znode_store::{
@@ -7,7 +7,7 @@ use lock_node::znode_store::{
 
 use crate::cluster::{Cluster, PATIENCE, request};
 
-/// How often it is tried: a test that stands still for two milliseconds in between sees nothing.
+/// Number of attempts: a test that is paused for two milliseconds in between sees nothing.
 const TRIES: u128 = 50;
 
 fn lock() -> LockName {
@@ -60,7 +60,7 @@ async fn open_session(node: &Node, session: SessionId) {
 
 /// A lock that is in use changes hands by one entry: the next one's call waits for the release, and not the release for the call.
 #[tokio::test]
-async fn who_has_to_wait_for_a_lock_goes_into_the_log_with_who_gives_it_back() {
+async fn waiters_for_a_lock_are_in_one_entry_with_its_release() {
     let mut cluster = Cluster::start(1).await;
     let node = cluster.node(1);
     let (mut holds, mut waits) = (SessionId(0xa), SessionId(0xb));
@@ -76,7 +76,7 @@ async fn who_has_to_wait_for_a_lock_goes_into_the_log_with_who_gives_it_back() {
     for guid in 1..=TRIES {
         let before = node.status().applied_index;
         let call = tokio::spawn(node.submit(acquire(waits, guid)).unwrap());
-        // Long enough for whoever would propose the call at once.
+        // Long enough for a leader that would propose the call at once.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }

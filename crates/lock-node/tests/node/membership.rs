@@ -186,7 +186,7 @@ async fn a_learner_gets_all_by_snapshot_when_the_log_is_purged_and_serves_everyt
 }
 
 #[tokio::test]
-async fn only_a_learner_that_has_caught_up_is_promoted() {
+async fn promotion_needs_a_learner_that_has_caught_up() {
     let mut cluster = Cluster::start(3).await;
     cluster.join(1, 4).await;
     cluster.stop(4).await;
@@ -327,7 +327,7 @@ async fn ids_are_retired_for_ever() {
             }
         );
     }
-    // One that comes back with its old directory is told so, whatever it remembers; with a new one, too.
+    // A removed node that comes back with its old directory learns that it was removed, whatever it remembers; with a new one, too.
     cluster.restart(3).await.unwrap();
     hears_that_it_was_removed(cluster.node(3)).await;
     cluster.stop(3).await;
@@ -338,7 +338,7 @@ async fn ids_are_retired_for_ever() {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_again_is_a_success_and_what_is_wrong_is_told() {
+async fn repeated_change_succeeds_and_an_invalid_one_is_rejected() {
     let mut cluster = Cluster::start(3).await;
     let address = cluster.start_joining(4).await;
     let waiting = cluster.node(4).not_ready().unwrap();
@@ -394,7 +394,7 @@ async fn what_is_asked_for_again_is_a_success_and_what_is_wrong_is_told() {
 #[tokio::test]
 async fn one_change_at_a_time() {
     let mut cluster = Cluster::start(3).await;
-    // Somebody who takes the call and says nothing: the change hangs for as long as a handshake may take.
+    // Peer that accepts the connection and sends nothing: the change hangs for as long as a handshake may take.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let place = silent.local_addr().unwrap().to_string();
     let address = MemberAddress {
@@ -432,7 +432,7 @@ async fn a_node_that_slept_while_all_others_were_replaced_finds_its_way() {
         cluster.stop(id).await;
     }
     put(cluster.node(5), "/news", "x").await;
-    // All that it knows is gone; those whom it does not know call it.
+    // All that it knows is gone; nodes that it does not know call it.
     cluster.restart(sleeper).await.unwrap();
     let node = cluster.node(sleeper).clone();
     eventually("it catches up", || {
@@ -515,7 +515,7 @@ async fn changes_in_quick_succession() {
         loop {
             match by.demote_member(4, false).await {
                 Ok(_) => break,
-                // Whoever leads now has not heard of enough others yet.
+                // The present leader has not heard of enough others yet.
                 Err(MembershipError::Refused(
                     MembershipRefusal::NoMajority { .. } | MembershipRefusal::NoSuccessor(_),
                 )) => {}

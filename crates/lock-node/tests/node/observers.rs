@@ -49,7 +49,7 @@ async fn observers_serve_through_the_loss_of_a_leader_and_count_for_no_majority(
         watchers.push(watcher);
     }
 
-    // The leader goes. What was asked at the observers goes on, and who writes at one reads its own write there.
+    // The leader stops. Requests at the observers go on, and a client reads its own write at its observer.
     let leader = cluster.leader().await;
     assert!(!OBSERVERS.contains(&leader));
     cluster.stop(leader).await;

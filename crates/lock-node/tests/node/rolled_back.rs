@@ -97,7 +97,7 @@ async fn old_image_is_refused_by_a_node_that_was_dead_when_it_acknowledged_also_
     cluster.wait_ready().await;
     let knows =
         || cluster.node(dead).knows_start_of(returning) == cluster.node(returning).knows_start_of(returning);
-    eventually("the other follower has heard of the start", knows).await;
+    eventually("the other follower knows the start", knows).await;
     cluster.stop(dead).await;
     put(cluster.node(returning), "/granted", "x").await;
     cluster.stop(returning).await;
@@ -109,7 +109,7 @@ async fn old_image_is_refused_by_a_node_that_was_dead_when_it_acknowledged_also_
     let failure = failure_of(cluster.node(returning)).await;
     assert!(failure.contains("two copies of it"), "{failure}");
     let dead = cluster.node(dead).clone();
-    assert!(dead.not_ready().is_some(), "no quorum came of the two");
+    assert!(dead.not_ready().is_some(), "the two form no quorum");
     cluster.stop(returning).await;
     cluster.restart(leader).await.unwrap();
     cluster.wait_ready().await;

@@ -1,4 +1,4 @@
-//! Disks that take long, or do not answer: who leads then, and that nobody else waits for them.
+//! Disks that take long, or do not answer: another node leads, and no other node waits for them.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use lock_node::{AlarmKind, NodeConfig};
 
 use crate::cluster::{Cluster, eventually, put};
 
-/// Looks that do not make a test wait.
+/// Interval of checks of the disk that delays no test.
 fn watchful(config: &mut NodeConfig) {
     config.raft.disk.check_interval = Duration::from_millis(20);
     config.raft.disk.stall = Duration::from_millis(300);

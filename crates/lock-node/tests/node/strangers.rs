@@ -1,5 +1,5 @@
-//! Strangers at the ports for peers of a cluster at work: each is refused, the log says whom and why where they have shown
-//! something, and the cluster keeps its leader and serves.
+//! Strangers at the ports for peers of a working cluster: each is rejected, the log names it and the reason if it has shown something, and
+//! the cluster keeps its leader and serves.
 
 use std::fs;
 use std::io;
@@ -81,7 +81,7 @@ fn wanted(cluster: &str, node: NodeId) -> CertificateRequest {
     CertificateRequest::node(&name, &["localhost".to_owned()], DAY)
 }
 
-/// What is logged by what runs on this thread, which is all of a test's nodes but their logs' threads.
+/// Log of everything that runs on this thread, which is all of a test's nodes but their logs' threads.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -104,7 +104,7 @@ impl io::Write for Log {
     }
 }
 
-/// Elections are a matter of minutes here: whoever starts one all the same was made to by a stranger.
+/// Makes elections rare: a node that starts one all the same was made to by a stranger.
 fn patient(config: &mut NodeConfig) {
     config.raft.timing.heartbeat = Duration::from_millis(500);
     config.raft.timing.election_min = Duration::from_secs(20);
@@ -148,7 +148,7 @@ async fn hello(
 }
 
 #[tokio::test]
-async fn whoever_is_no_peer_is_refused_and_nothing_else_happens() {
+async fn strangers_are_rejected_and_have_no_effect() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -181,7 +181,7 @@ async fn whoever_is_no_peer_is_refused_and_nothing_else_happens() {
             &[0xff, 0xff, 0xff, 0xff, 1],
         ] {
             let mut stream = connect().await;
-            // It may hang up before it has heard everything.
+            // It may hang up before it has read everything.
             let _: io::Result<()> = stream.write_all(bytes).await;
             let _: io::Result<()> = stream.shutdown().await;
             let said = heard(&mut stream).await;

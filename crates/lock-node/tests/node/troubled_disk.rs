@@ -12,13 +12,13 @@ use raft_log::disk::{Disk, DiskFile, RealDisk};
 
 #[derive(Default)]
 struct Troubles {
-    /// How much there is room for; `None`: as much as the real disk has.
+    /// Space of the disk; `None`: as much as the real disk has.
     capacity: Option<u64>,
     /// The length of each file, which is all that counts.
     lengths: BTreeMap<PathBuf, Arc<Mutex<u64>>>,
     delay: Duration,
     stalled: bool,
-    /// How often it had no space to give.
+    /// Number of writes without space.
     refused: u64,
 }
 
@@ -41,7 +41,7 @@ impl Troubles {
 }
 
 impl TroubledDisk {
-    /// From now on so many bytes are free; less than none makes no difference.
+    /// Sets the free space. Less than none makes no difference.
     pub fn set_free(&self, bytes: u64) {
         let mut troubles = self.shared.troubles.lock();
         troubles.capacity = Some(troubles.used() + bytes);
@@ -52,12 +52,12 @@ impl TroubledDisk {
         self.shared.troubles.lock().capacity = None;
     }
 
-    /// How often it had no space to give.
+    /// Returns the number of writes without space.
     pub fn refused(&self) -> u64 {
         self.shared.troubles.lock().refused
     }
 
-    /// How long each sync takes from now on.
+    /// Sets the duration of each sync.
     pub fn set_delay(&self, delay: Duration) {
         self.shared.troubles.lock().delay = delay;
     }

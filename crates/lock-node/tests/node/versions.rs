@@ -66,7 +66,7 @@ async fn a_cluster_is_upgraded_node_by_node_and_serves_meanwhile() {
         cluster.restart(id).await.unwrap();
         cluster.wait_ready().await;
     }
-    // A program that lags behind by one release too many is not let in any more.
+    // A program that is one release too old is not accepted any more.
     cluster.stop(3).await;
     cluster.configs.get_mut(&3).unwrap().raft.wire = range(OWN - 1, OWN - 1);
     cluster.restart(3).await.unwrap();

@@ -42,7 +42,7 @@ async fn a_client_hears_at_any_node_what_happens_at_another() {
     ];
     assert_eq!(told, expected);
 
-    // The client moves to another node, and what ends meanwhile is told there.
+    // The client moves to another node, and learns there of ends in the meantime.
     drop(client);
     let close = Request::anonymous(Command::CloseSession { session });
     cluster.node(here).propose(close).await.unwrap().outcome.unwrap();

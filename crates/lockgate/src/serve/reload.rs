@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lock_node::Tuning;
+use lock_node::RuntimeConfig;
 use tracing::{error, info, warn};
 
 use super::logging::LogLevel;
@@ -57,7 +57,7 @@ impl Reloader {
             info!(node, "the configuration is unchanged");
             return;
         }
-        let tuning = Tuning::of(&config.node);
+        let tuning = RuntimeConfig::of(&config.node);
         let applied = server.reconfigure(LiveSettings {
             http: config.http,
             admin: config.admin,

@@ -1,5 +1,5 @@
-//! What has happened lately to all locks and sessions, kept for a while for people who look on. Every node keeps the same at the
-//! same positions. Nobody is owed a thing here: whoever looks too seldom is told that there was more.
+//! Feed of the latest events of all locks and sessions, for dashboards. Every node stores the same events at the same positions. A
+//! subscriber that reads too seldom learns that events are missing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,75 +9,76 @@ use znode_store::{
     AccessChange, Event, HolderId, LockName, SessionId, ZPath, ZnodeEventKind, Zxid, lock_of_contender,
 };
 
-use super::session_events::{EventPosition, SessionEvent, translate};
+use crate::session_events::{EventPosition, SessionEvent, translate};
 use raft_log::sync::Mutex;
 
-/// How many are kept. A page that is opened shows the last hundred; the rest is for those who ask for few of many locks.
-pub const MAX_HAPPENINGS: usize = 8192;
+/// Maximum number of stored events. A page that opens shows the last hundred; the rest serves requests for few of many locks.
+pub const MAX_FEED_EVENTS: usize = 8192;
 
-/// What one command does is put in before the oldest go. Few do more, and then there is room for more from then on.
+/// Number of events of one command that are added before the oldest are removed. If a command has more, the buffer grows once.
 const ROOM_FOR_ONE_COMMAND: usize = 64;
 
-/// How many may look on at a node: people with a page open, some of them with several. Each is told a few times a second at most.
-pub const MAX_ONLOOKERS: usize = 64;
+/// Maximum number of subscribers of a node: people with an open dashboard, some with several. Each is notified a few times a second at
+/// most.
+pub const MAX_FEED_SUBSCRIBERS: usize = 64;
 
-/// Where contenders are.
+/// Prefix of contenders' znodes.
 const BELOW_LOCKS: &str = "/locks/";
 
-/// Something that happened.
+/// Event of a lock or of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Happening {
-    /// Where it stands in the log, and among what its command has done.
+pub struct FeedEvent {
+    /// Position of its command in the log, and its number within the command.
     pub at: EventPosition,
-    /// When it happened, in milliseconds since 1970, by the log.
+    /// Time in milliseconds since 1970, by the log.
     pub time_ms: u64,
-    /// What.
-    pub what: Happened,
+    /// Kind, with what belongs to it.
+    pub what: FeedEventKind,
 }
 
-/// What happened.
+/// Kind of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happened {
-    /// Somebody waits for a lock from now on.
+pub enum FeedEventKind {
+    /// A contender waits for a lock.
     Queued {
-        /// The contender's znode, of which the last part is the holder.
+        /// Znode of the contender; its last part is the holder id.
         contender: ZPath,
     },
-    /// What is told to the session whose it is.
+    /// Event that the session's stream also has.
     ToSession {
-        /// Whose it is.
+        /// Session.
         session: SessionId,
-        /// What.
+        /// Event.
         event: SessionEvent,
     },
-    /// A holder that was asked to give up has said something.
+    /// A holder has answered a release request.
     RevokeAnswered {
-        /// Whose it is.
+        /// Session of the holder.
         session: SessionId,
-        /// Of which lock.
+        /// Lock.
         lock: LockName,
-        /// Which one.
+        /// Holder.
         holder: HolderId,
-        /// What it said.
+        /// Answer.
         answer: Arc<str>,
     },
-    /// A holder's session expired, and nobody is let in for a while.
+    /// The session of a holder with a lock delay expired, so the lock is closed for a while.
     Closed {
-        /// Which lock.
+        /// Lock.
         lock: LockName,
-        /// For how long.
+        /// Lock delay.
         delay_ms: u32,
     },
-    /// That time is over.
+    /// The lock delay is over.
     Opened(LockName),
     /// A session was opened.
     SessionOpened(SessionId),
-    /// Who may do what was changed.
+    /// Tokens, roles or certificates changed.
     AccessChanged(Arc<AccessChange>),
 }
 
-impl Happened {
-    /// The lock that it is about.
+impl FeedEventKind {
+    /// Returns the lock that the event concerns.
     pub fn lock(&self) -> Option<LockName> {
         match self {
             Self::Queued { contender } => lock_of_contender(contender),
@@ -97,155 +98,149 @@ impl Happened {
     }
 }
 
-/// Some of what has happened.
+/// Page of the feed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Happenings {
-    /// The latest of it, in order.
-    pub latest: Vec<Happening>,
-    /// Whether there was more since what was told last.
+pub struct FeedPage {
+    /// Latest events, in order.
+    pub latest: Vec<FeedEvent>,
+    /// Events since the last page are missing in this one.
     pub more: bool,
 }
 
-/// Too many look on.
+/// The node has the maximum number of subscribers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{MAX_ONLOOKERS} look on at this node, and no more may")]
-pub struct TooManyOnlookers;
+#[error("this node has {MAX_FEED_SUBSCRIBERS} subscribers of its event feed, the maximum")]
+pub struct TooManyFeedSubscribers;
 
-/// What is kept.
+/// Ring of the latest events.
 #[derive(Debug)]
-pub struct Recent {
-    kept: Mutex<Kept>,
-    /// How often something was added, or the state was replaced; onlookers wait for it.
+pub struct EventFeed {
+    ring: Mutex<Ring>,
+    /// Number of changes. Subscribers wait for it.
     changes: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
-struct Kept {
-    /// Of what happened after this, everything is here.
+struct Ring {
+    /// Everything that happened after this position is stored.
     complete_after: EventPosition,
-    /// In one piece: each is looked at again only when it goes, long after it has left the processor's caches, and what lies side by side
-    /// comes back together.
-    happenings: VecDeque<Happening>,
+    /// One piece of memory: an event is read again only when it is removed, long after it has left the processor's caches, and neighbours
+    /// come back together.
+    events: VecDeque<FeedEvent>,
 }
 
-impl Recent {
-    pub(super) fn new() -> Self {
+impl EventFeed {
+    pub(crate) fn new() -> Self {
         Self {
-            kept: Mutex::new(Kept {
+            ring: Mutex::new(Ring {
                 complete_after: EventPosition::all_of(Zxid(0)),
-                // Room that grew piece by piece would leave as much behind that nobody uses. Untouched, it takes no memory.
-                happenings: VecDeque::with_capacity(MAX_HAPPENINGS + ROOM_FOR_ONE_COMMAND),
+                // A buffer that grows piece by piece would leave unused memory behind. Untouched, it takes no memory.
+                events: VecDeque::with_capacity(MAX_FEED_EVENTS + ROOM_FOR_ONE_COMMAND),
             }),
             changes: watch::Sender::new(0),
         }
     }
 
-    /// Keeps what one command did. Call it while the state is locked.
-    pub fn happened(&self, zxid: Zxid, time_ms: u64, events: &[Event]) {
+    /// Stores the events of one command. Call it while the state is locked.
+    pub fn add(&self, zxid: Zxid, time_ms: u64, events: &[Event]) {
         let mut numbers = 1..;
         let mut new = events.iter().enumerate().filter_map(|(place, event)| {
             let before = place.checked_sub(1).map(|before| &events[before]);
             let what = what(event, before, events)?;
             let at = EventPosition::of_event(zxid, numbers.next()?);
-            Some(Happening { at, time_ms, what })
+            Some(FeedEvent { at, time_ms, what })
         });
         let Some(first) = new.next() else {
             return;
         };
-        let mut kept = self.kept.lock();
-        kept.happenings.push_back(first);
-        kept.happenings.extend(new);
-        while kept.happenings.len() > MAX_HAPPENINGS {
-            let gone = kept.happenings.pop_front().expect("there are too many");
-            kept.complete_after = gone.at;
+        let mut ring = self.ring.lock();
+        ring.events.push_back(first);
+        ring.events.extend(new);
+        while ring.events.len() > MAX_FEED_EVENTS {
+            let gone = ring.events.pop_front().expect("there are too many");
+            ring.complete_after = gone.at;
         }
-        drop(kept);
+        drop(ring);
         self.changed();
     }
 
-    /// The state was replaced by one that stands at `zxid`: what happened before is not known.
-    pub(super) fn state_replaced(&self, zxid: Zxid) {
-        let mut kept = self.kept.lock();
-        kept.complete_after = EventPosition::all_of(zxid);
-        kept.happenings.clear();
-        drop(kept);
+    /// Removes all events: the state was replaced by one at `zxid`, and what happened before it is unknown.
+    pub(crate) fn state_replaced(&self, zxid: Zxid) {
+        let mut ring = self.ring.lock();
+        ring.complete_after = EventPosition::all_of(zxid);
+        ring.events.clear();
+        drop(ring);
         self.changed();
     }
 
-    /// Wakes those who look on.
+    /// Wakes the subscribers.
     pub fn changed(&self) {
-        // Nobody looks on most of the time. Whoever begins to from now on sees what was kept just now.
+        // Most of the time there is no subscriber. A new one reads what is stored already.
         if self.changes.receiver_count() > 0 {
             self.changes.send_modify(|changes| *changes += 1);
         }
     }
 
-    /// Looks on. Each look is at what came since the one before.
-    pub fn look_on(&self) -> Result<watch::Receiver<u64>, TooManyOnlookers> {
-        match self.changes.receiver_count() < MAX_ONLOOKERS {
+    /// Subscribes to the feed. The receiver changes when there may be new events.
+    pub fn subscribe(&self) -> Result<watch::Receiver<u64>, TooManyFeedSubscribers> {
+        match self.changes.receiver_count() < MAX_FEED_SUBSCRIBERS {
             true => Ok(self.changes.subscribe()),
-            false => Err(TooManyOnlookers),
+            false => Err(TooManyFeedSubscribers),
         }
     }
 
-    /// The latest `count` of what happened after `after` and `is_meant`. `None`: as many as there are.
+    /// Returns the latest `count` events after `after` that match `is_meant`. Without `after`, of all that are stored.
     pub fn after(
         &self,
         after: Option<EventPosition>,
         count: usize,
-        is_meant: impl Fn(&Happening) -> bool,
-    ) -> Happenings {
-        let kept = self.kept.lock();
-        let first = after.map_or(0, |after| {
-            kept.happenings.partition_point(|happening| happening.at <= after)
-        });
-        let mut meant = kept
-            .happenings
-            .range(first..)
-            .rev()
-            .filter(|happening| is_meant(happening));
+        is_meant: impl Fn(&FeedEvent) -> bool,
+    ) -> FeedPage {
+        let ring = self.ring.lock();
+        let first = after.map_or(0, |after| ring.events.partition_point(|event| event.at <= after));
+        let mut meant = ring.events.range(first..).rev().filter(|event| is_meant(event));
         let mut latest: Vec<_> = meant.by_ref().take(count).cloned().collect();
         latest.reverse();
-        let was_let_go = after.is_some_and(|after| after < kept.complete_after);
-        Happenings {
+        let was_let_go = after.is_some_and(|after| after < ring.complete_after);
+        FeedPage {
             more: was_let_go || meant.next().is_some(),
             latest,
         }
     }
 }
 
-/// What an event is to those who look on; `None`: nothing, or nothing that another one does not say.
-fn what(event: &Event, before: Option<&Event>, all: &[Event]) -> Option<Happened> {
+/// Translates an event for the feed. Returns `None` if the feed does not show it, or shows it by another event.
+fn what(event: &Event, before: Option<&Event>, all: &[Event]) -> Option<FeedEventKind> {
     match event {
         Event::Znode(changed)
             if changed.kind == ZnodeEventKind::Created && changed.path.as_str().starts_with(BELOW_LOCKS) =>
         {
             let holder = changed.path.name();
-            // Whoever is let in at once has not waited.
+            // A contender that is granted at once has not waited.
             let holds = |event: &Event| matches!(event, Event::HoldBegan(hold) if *hold.holder == *holder);
             let waits = !all.iter().any(holds) && lock_of_contender(&changed.path).is_some();
             let contender = changed.path.clone();
-            waits.then_some(Happened::Queued { contender })
+            waits.then_some(FeedEventKind::Queued { contender })
         }
         Event::RevokeAnswered {
             session,
             lock,
             holder,
             answer,
-        } => Some(Happened::RevokeAnswered {
+        } => Some(FeedEventKind::RevokeAnswered {
             session: *session,
             lock: lock.clone(),
             holder: holder.clone(),
             answer: answer.clone(),
         }),
-        Event::LockClosed { lock, delay_ms } => Some(Happened::Closed {
+        Event::LockClosed { lock, delay_ms } => Some(FeedEventKind::Closed {
             lock: lock.clone(),
             delay_ms: *delay_ms,
         }),
-        Event::LockOpened(lock) => Some(Happened::Opened(lock.clone())),
-        Event::SessionOpened(session) => Some(Happened::SessionOpened(*session)),
-        Event::AccessChanged(change) => Some(Happened::AccessChanged(change.clone())),
-        other => translate(other, before).map(|(session, event)| Happened::ToSession { session, event }),
+        Event::LockOpened(lock) => Some(FeedEventKind::Opened(lock.clone())),
+        Event::SessionOpened(session) => Some(FeedEventKind::SessionOpened(*session)),
+        Event::AccessChanged(change) => Some(FeedEventKind::AccessChanged(change.clone())),
+        other => translate(other, before).map(|(session, event)| FeedEventKind::ToSession { session, event }),
     }
 }
 

@@ -32,47 +32,47 @@ fn began(lock: &str) -> Event {
     Event::HoldBegan(hold(lock, "x-0000000001"))
 }
 
-fn locks(happenings: &Happenings) -> Vec<String> {
-    let lock = |happening: &Happening| happening.what.lock().unwrap().to_string();
-    happenings.latest.iter().map(lock).collect()
+fn locks(events: &FeedPage) -> Vec<String> {
+    let lock = |happening: &FeedEvent| happening.what.lock().unwrap().to_string();
+    events.latest.iter().map(lock).collect()
 }
 
-fn all(recent: &Recent, after: Option<EventPosition>, count: usize) -> Happenings {
-    recent.after(after, count, |_| true)
+fn all(feed: &EventFeed, after: Option<EventPosition>, count: usize) -> FeedPage {
+    feed.after(after, count, |_| true)
 }
 
 #[test]
-fn who_is_let_in_at_once_has_not_waited() {
-    let recent = Recent::new();
-    recent.happened(Zxid(1), 5, &[created("/locks/a/x-0000000001"), began("a")]);
-    recent.happened(Zxid(2), 6, &[created("/locks/a/x-0000000002")]);
+fn contender_that_is_granted_at_once_has_not_waited() {
+    let feed = EventFeed::new();
+    feed.add(Zxid(1), 5, &[created("/locks/a/x-0000000001"), began("a")]);
+    feed.add(Zxid(2), 6, &[created("/locks/a/x-0000000002")]);
     // No contenders, all of them.
     for path in ["/locks/a", "/locks/a/b", "/elsewhere/x-0000000003", "/locks"] {
-        recent.happened(Zxid(3), 7, &[created(path)]);
+        feed.add(Zxid(3), 7, &[created(path)]);
     }
-    let told = all(&recent, None, 10);
+    let told = all(&feed, None, 10);
     let what: Vec<_> = told.latest.iter().map(|it| (it.time_ms, &it.what)).collect();
     assert!(matches!(
         what[..],
         [
             (
                 5,
-                Happened::ToSession {
+                FeedEventKind::ToSession {
                     event: SessionEvent::Granted(_),
                     ..
                 }
             ),
-            (6, Happened::Queued { .. })
+            (6, FeedEventKind::Queued { .. })
         ]
     ));
     assert_eq!(locks(&told), ["a", "a"]);
 }
 
 #[test]
-fn the_end_of_a_hold_is_told_once() {
-    let recent = Recent::new();
+fn the_end_of_a_hold_is_one_event() {
+    let feed = EventFeed::new();
     let over = hold("a", "x-0000000001");
-    recent.happened(
+    feed.add(
         Zxid(1),
         5,
         &[
@@ -89,45 +89,47 @@ fn the_end_of_a_hold_is_told_once() {
             },
         ],
     );
-    assert_eq!(all(&recent, None, 10).latest.len(), 1);
+    assert_eq!(all(&feed, None, 10).latest.len(), 1);
 }
 
 #[test]
-fn the_latest_are_told_and_that_there_were_others() {
-    let recent = Recent::new();
+fn page_has_the_latest_events_and_whether_there_are_more() {
+    let feed = EventFeed::new();
     for zxid in 1..=4 {
-        recent.happened(Zxid(zxid), 5, &[began(&format!("a{zxid}"))]);
+        feed.add(Zxid(zxid), 5, &[began(&format!("a{zxid}"))]);
     }
-    let two = all(&recent, None, 2);
+    let two = all(&feed, None, 2);
     assert_eq!((locks(&two), two.more), (vec!["a3".into(), "a4".into()], true));
-    let rest = all(&recent, Some(EventPosition::all_of(Zxid(2))), 2);
+    let rest = all(&feed, Some(EventPosition::all_of(Zxid(2))), 2);
     assert_eq!((locks(&rest), rest.more), (vec!["a3".into(), "a4".into()], false));
-    let chosen = recent.after(None, 2, |it| it.at < EventPosition::all_of(Zxid(1)));
+    let chosen = feed.after(None, 2, |it| it.at < EventPosition::all_of(Zxid(1)));
     assert_eq!((locks(&chosen), chosen.more), (vec!["a1".into()], false));
 }
 
 #[test]
-fn what_is_not_known_any_more_is_not_left_out_in_silence() {
-    let recent = Recent::new();
-    for zxid in 1..=(MAX_HAPPENINGS as u64 + 2) {
-        recent.happened(Zxid(zxid), 5, &[began("a")]);
+fn missing_events_are_reported() {
+    let feed = EventFeed::new();
+    for zxid in 1..=(MAX_FEED_EVENTS as u64 + 2) {
+        feed.add(Zxid(zxid), 5, &[began("a")]);
     }
-    assert!(all(&recent, Some(EventPosition::all_of(Zxid(1))), usize::MAX).more);
-    let rest = all(&recent, Some(EventPosition::all_of(Zxid(2))), usize::MAX);
-    assert_eq!((rest.latest.len(), rest.more), (MAX_HAPPENINGS, false));
-    recent.state_replaced(Zxid(9_000));
-    let after = all(&recent, Some(EventPosition::all_of(Zxid(8_999))), 10);
+    assert!(all(&feed, Some(EventPosition::all_of(Zxid(1))), usize::MAX).more);
+    let rest = all(&feed, Some(EventPosition::all_of(Zxid(2))), usize::MAX);
+    assert_eq!((rest.latest.len(), rest.more), (MAX_FEED_EVENTS, false));
+    feed.state_replaced(Zxid(9_000));
+    let after = all(&feed, Some(EventPosition::all_of(Zxid(8_999))), 10);
     assert_eq!((after.latest.len(), after.more), (0, true));
 }
 
 #[test]
-fn only_so_many_look_on() {
-    let recent = Recent::new();
-    let mut onlookers: Vec<_> = (0..MAX_ONLOOKERS).map(|_| recent.look_on().unwrap()).collect();
-    assert_eq!(recent.look_on().unwrap_err(), TooManyOnlookers);
+fn subscribers_are_bounded() {
+    let feed = EventFeed::new();
+    let mut onlookers: Vec<_> = (0..MAX_FEED_SUBSCRIBERS)
+        .map(|_| feed.subscribe().unwrap())
+        .collect();
+    assert_eq!(feed.subscribe().unwrap_err(), TooManyFeedSubscribers);
     onlookers.pop();
-    assert!(recent.look_on().is_ok());
+    assert!(feed.subscribe().is_ok());
     assert!(!onlookers[0].has_changed().unwrap());
-    recent.happened(Zxid(1), 5, &[began("a")]);
+    feed.add(Zxid(1), 5, &[began("a")]);
     assert!(onlookers[0].has_changed().unwrap());
 }

@@ -1,22 +1,22 @@
-//! What becomes of locks: how many are granted, how long they are waited for and held, and how that ends. For all locks, and for
-//! those below each configured prefix.
+//! Metrics of locks: grants, waiting times, holding times, and how waits and holds end. For all locks, and for those below each configured
+//! prefix.
 //!
-//! Every node applies every command; here only the leader counts, so that the sum over all nodes is what happened. What an entry
-//! says that is applied between two reigns is counted by nobody. Times are the state's own, in milliseconds.
+//! Every node applies every command, but only the leader counts, so that the sum over all nodes is right. Entries that are applied between
+//! two leader terms are not counted. Times are the state's own, in milliseconds.
 
 use std::collections::HashMap;
 
 use znode_store::{Command, ContenderEnd, Event, Hold, LockCommand, LockName, Store, WithdrawCause};
 
 use instruments::counters::{Classes, Counter, Histogram};
-use instruments::sheet::Sheet;
+use instruments::text_format::Sheet;
 use raft_log::sync::Mutex;
 
-/// The beginnings of so many holds of ZooKeeper's clients are remembered at most, whose ends do not tell them. Of those beyond
-/// the time is not known, and not counted.
+/// Maximum number of holds of ZooKeeper clients whose beginning is stored, because their ends do not have it. The holding times of further
+/// ones are not counted.
 const MAX_BEGINNINGS: usize = 65_536;
 
-/// How a hold or a wait can end, in words for labels.
+/// Reasons for the end of a hold or of a wait, as labels.
 const ENDS: [&str; 10] = [
     "released",
     "withdrawn",
@@ -45,27 +45,27 @@ fn end(how: &ContenderEnd) -> usize {
     }
 }
 
-/// Returns whether a hold can end so. Only waits end by a timeout or as `forbidden`.
+/// Returns whether a hold can end for this reason. Only waits end by a timeout or as `forbidden`.
 fn ends_holds(end: usize) -> bool {
     end != TIMED_OUT && ENDS[end] != "forbidden"
 }
 
-/// How a wait can end without the lock.
+/// Returns whether a wait can end without the lock for this reason.
 fn ends_waits(end: usize) -> bool {
     !matches!(ENDS[end], "released" | "upgraded")
 }
 
-/// See the module.
+/// Counters of locks.
 #[derive(Debug)]
-pub struct LockMeters {
-    all: LockMeter,
-    below: Vec<(String, LockMeter)>,
-    /// When holds began whose ends will not tell it, by their fencing tokens.
+pub struct LockCounters {
+    all: LockCounterSet,
+    below: Vec<(String, LockCounterSet)>,
+    /// Beginnings of holds whose ends do not have them, by fencing token.
     beginnings: Mutex<HashMap<u64, u64>>,
 }
 
 #[derive(Debug)]
-struct LockMeter {
+struct LockCounterSet {
     grants: Counter,
     waits: Histogram,
     holds: Histogram,
@@ -73,7 +73,7 @@ struct LockMeter {
     waits_ended: [Counter; ENDS.len()],
 }
 
-impl Default for LockMeter {
+impl Default for LockCounterSet {
     fn default() -> Self {
         Self {
             grants: Counter::default(),
@@ -85,7 +85,7 @@ impl Default for LockMeter {
     }
 }
 
-/// Whether waits that a command withdraws were over in time.
+/// Returns whether a command withdraws waits whose time is over.
 pub fn times_out(command: &Command) -> bool {
     matches!(
         command,
@@ -101,27 +101,27 @@ pub fn times_out(command: &Command) -> bool {
     )
 }
 
-impl LockMeters {
-    /// For all locks, and for those below `prefixes`.
+impl LockCounters {
+    /// Returns counters for all locks, and for those below `prefixes`.
     pub fn new(prefixes: &[String]) -> Self {
         Self {
-            all: LockMeter::default(),
+            all: LockCounterSet::default(),
             below: prefixes
                 .iter()
-                .map(|prefix| (prefix.clone(), LockMeter::default()))
+                .map(|prefix| (prefix.clone(), LockCounterSet::default()))
                 .collect(),
             beginnings: Mutex::default(),
         }
     }
 
-    /// A reign begins: what was remembered of an earlier one may have ended meanwhile.
+    /// Begins a leader term: holds whose beginning is stored may have ended in another node's term.
     pub fn forget(&self) {
         self.beginnings.lock().clear();
     }
 
-    /// Takes what one command did. `timed_out`: see [`times_out`].
+    /// Counts the events of one command. `timed_out`: see [`times_out`].
     pub fn follow(&self, store: &Store, timed_out: bool, events: &[Event]) {
-        // A holder that goes is told of twice, its hold first.
+        // The end of a holder is two events, its hold's first.
         let mut held: Option<&Hold> = None;
         for event in events {
             match event {
@@ -177,7 +177,7 @@ impl LockMeters {
         }
     }
 
-    fn of(&self, lock: &LockName, count: impl Fn(&LockMeter)) {
+    fn of(&self, lock: &LockName, count: impl Fn(&LockCounterSet)) {
         count(&self.all);
         for (prefix, meter) in &self.below {
             if lock.as_str().starts_with(prefix.as_str()) {
@@ -186,12 +186,12 @@ impl LockMeters {
         }
     }
 
-    /// The prefixes that are counted on their own.
+    /// Returns the prefixes that are counted separately.
     pub fn prefixes(&self) -> impl Iterator<Item = &str> {
         self.below.iter().map(|(prefix, _)| prefix.as_str())
     }
 
-    /// Writes it down.
+    /// Writes the metrics.
     pub fn write(&self, sheet: &mut Sheet<'_>) -> std::fmt::Result {
         let all = &self.all;
         let help = "Locks that were granted, at once or after a wait";
@@ -247,7 +247,7 @@ impl LockMeters {
     }
 }
 
-/// All that can be, also what was not yet: whoever looks for an increase has to have seen a zero before.
+/// Returns all counters, also those at zero: a query for an increase needs a zero before it.
 fn ended(
     counters: &[Counter; ENDS.len()],
     can_be: fn(usize) -> bool,
@@ -256,7 +256,7 @@ fn ended(
     counted.map(|(end, counter)| (ENDS[end], counter.get()))
 }
 
-/// A contender of which the state keeps nothing but its znode: one of a client of ZooKeeper.
+/// Returns whether a hold is one of a ZooKeeper client: the state has nothing of it but its znode.
 fn is_silent(hold: &Hold) -> bool {
     hold.address.is_empty() && hold.owner.is_empty() && hold.note.is_empty()
 }

@@ -1,4 +1,4 @@
-//! Locks as the leader counts them, told by what the state machine really says.
+//! Counters of locks at the leader, fed by events of the real state machine.
 
 use znode_store::{
     Applied, AttemptId, ContenderNames, EntryContext, Identities, LockMode, LockWish, Password, Reply,
@@ -7,10 +7,10 @@ use znode_store::{
 
 use super::*;
 
-/// A state, and what is counted of it.
+/// State, and the counters of its locks.
 struct World {
     store: Store,
-    meters: LockMeters,
+    meters: LockCounters,
     now_ms: u64,
     attempts: u64,
 }
@@ -20,7 +20,7 @@ impl World {
         let prefixes: Vec<String> = prefixes.iter().map(|prefix| (*prefix).to_owned()).collect();
         let mut world = Self {
             store: Store::new(),
-            meters: LockMeters::new(&prefixes),
+            meters: LockCounters::new(&prefixes),
             now_ms: 1_000_000,
             attempts: 0,
         };
@@ -61,7 +61,7 @@ impl World {
         self.apply(Some(session), Command::Lock(command))
     }
 
-    /// The name of the contender, and the call.
+    /// Returns the name of the contender, and the call.
     fn acquire(&mut self, session: u64, lock: &str) -> (String, AttemptId) {
         self.attempts += 1;
         let attempt = AttemptId(self.attempts);
@@ -126,7 +126,7 @@ fn waits_and_holds_are_measured_by_the_time_of_the_state() {
 }
 
 #[test]
-fn a_wait_that_ends_without_the_lock_says_how() {
+fn a_wait_that_ends_without_the_lock_has_its_reason() {
     let mut world = World::new(&[]);
     let _holder = world.acquire(1, "a");
     for cause in [WithdrawCause::TimedOut, WithdrawCause::Abandoned] {

@@ -1,31 +1,31 @@
-//! Who watches what, for people who ask. It costs a copy of every watch, so nobody should ask often.
+//! List of all watches, for administrators. It costs a copy of every watch, so it is for rare requests.
 
 use znode_store::{SessionId, ZPath};
 use znode_watch::{WatchKind, WatcherId};
 
-use super::Hub;
+use super::Notifier;
 
-/// What one watcher waits for.
+/// Watches of one watcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArmedWatches {
-    /// The session that it is for; none if it is for a call that waits for one notice.
+    /// Session of the connection; `None` for a call that waits for one notice.
     pub session: Option<SessionId>,
-    /// Its watches, in the order in which it came to their paths.
+    /// Watches, in the order in which they were armed.
     pub watches: Vec<(ZPath, WatchKind)>,
 }
 
-impl Hub {
-    /// How many watchers have a watch.
+impl Notifier {
+    /// Returns the number of watchers that have a watch.
     pub fn watching(&self) -> usize {
         let tables = self.tables.lock();
         let has_some = |watcher: &&WatcherId| tables.watches.armed(**watcher).next().is_some();
-        tables.outlets.keys().filter(has_some).count()
+        tables.subscribers.keys().filter(has_some).count()
     }
 
-    /// What each watcher waits for that waits for anything. The tables are locked anew for each of them, so that no event
-    /// has to wait until all of a large node's watches are copied. What fires meanwhile may be there or not.
+    /// Returns the watches of each watcher that has some. The tables are locked again for each watcher, so that no event waits until all
+    /// watches of a large node are copied. Watches that fire meanwhile may be in the list or not.
     pub fn armed(&self) -> Vec<ArmedWatches> {
-        let watchers: Vec<WatcherId> = self.tables.lock().outlets.keys().copied().collect();
+        let watchers: Vec<WatcherId> = self.tables.lock().subscribers.keys().copied().collect();
         let armed = watchers.into_iter().filter_map(|watcher| self.armed_by(watcher));
         armed.collect()
     }

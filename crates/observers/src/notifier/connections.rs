@@ -1,4 +1,4 @@
-//! Which connection of this node is for which session. It has the connections that are there, and none that has ended.
+//! Connections of this node that belong to a session. Only connections that have not ended are in it.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use znode_watch::WatcherId;
 
 use super::WatchesLost;
 
-/// See the module.
+/// Present connections of sessions.
 #[derive(Debug, Default)]
 pub(super) struct SessionConnections {
     by_session: HashMap<SessionId, Connection>,
@@ -20,7 +20,7 @@ struct Connection {
     since: Zxid,
 }
 
-/// Whether a session lives, and its newest connection is that since `since`.
+/// Returns an error if a session has ended, or has a newer connection than that since `since`.
 pub(super) fn still_there(store: &Store, session: SessionId, since: Zxid) -> Result<(), WatchesLost> {
     match store.session(session) {
         None => Err(WatchesLost::SessionEnded),
@@ -30,7 +30,7 @@ pub(super) fn still_there(store: &Store, session: SessionId, since: Zxid) -> Res
 }
 
 impl SessionConnections {
-    /// Adds the connection of a session. Returns the one that the session had here before.
+    /// Adds the connection of a session. Returns the former one.
     pub(super) fn add(&mut self, session: SessionId, since: Zxid, watcher: WatcherId) -> Option<WatcherId> {
         let before = self.take(session);
         self.by_session.insert(session, Connection { watcher, since });
@@ -38,24 +38,24 @@ impl SessionConnections {
         before
     }
 
-    /// A connection is gone.
+    /// Removes a connection.
     pub(super) fn forget(&mut self, watcher: WatcherId) {
         if let Some(session) = self.sessions.remove(&watcher) {
             self.by_session.remove(&session);
         }
     }
 
-    /// The session that a connection is for, if it is for one.
+    /// Returns the session that a connection belongs to.
     pub(super) fn session_of(&self, watcher: WatcherId) -> Option<SessionId> {
         self.sessions.get(&watcher).copied()
     }
 
-    /// A session has ended. Returns its connection.
+    /// Removes the connection of a session that has ended. Returns it.
     pub(super) fn ended(&mut self, session: SessionId) -> Option<WatcherId> {
         self.take(session)
     }
 
-    /// A session goes on on a connection since `since`. Returns the one that it had here, if it is another.
+    /// Handles a session that reconnected at `since`. Returns its former connection here.
     pub(super) fn moved(&mut self, session: SessionId, since: Zxid) -> Option<WatcherId> {
         let connection = self.by_session.get(&session)?;
         if connection.since == since {
@@ -64,7 +64,7 @@ impl SessionConnections {
         self.take(session)
     }
 
-    /// The state was replaced: the connections that are not for a session of it any more, and why.
+    /// Removes the connections whose session does not exist in the new state, or has moved. Returns them with the reason.
     pub(super) fn gone_from(&mut self, store: &Store) -> Vec<(WatcherId, WatchesLost)> {
         let mut gone = Vec::new();
         self.by_session.retain(|&session, connection| {

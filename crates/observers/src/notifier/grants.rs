@@ -1,4 +1,4 @@
-//! Waits for a lock's grant, and for the end of a contender. Each one is for one contender, and is decided once.
+//! Pending waits for the grant or for the end of a contender. Each wait concerns one contender, and is decided once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,55 +6,54 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use znode_store::{ContenderEnd, Grant, HolderId, LockName};
 
-use super::Hub;
+use super::Notifier;
 
-/// How a wait in a lock's queue ended.
+/// Outcome of a wait in a lock's queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum WaitOutcome {
     /// The contender holds the lock.
     Granted(Grant),
-    /// The contender is gone.
+    /// The contender has ended.
     Ended(ContenderEnd),
-    /// This node cannot tell any more what became of the contender: it caught up by a snapshot, or stops.
-    /// Look at the state again.
+    /// This node cannot know the outcome: it caught up by a snapshot, or stops. Read the state again.
     Lost,
 }
 
-/// A wait for one contender's grant, or for its end. Dropping it ends the wait, not the contender.
+/// Wait for the grant or for the end of one contender. Dropping it ends the wait, not the contender.
 #[derive(Debug)]
 pub struct GrantWait {
-    verdict: oneshot::Receiver<Verdict>,
+    outcome: oneshot::Receiver<WaitOutcome>,
     _registration: Option<Registration>,
 }
 
 impl GrantWait {
-    /// A wait that is over before it begins.
-    pub fn decided(verdict: Verdict) -> Self {
+    /// Returns a wait that is decided already.
+    pub fn decided(outcome: WaitOutcome) -> Self {
         let (tx, rx) = oneshot::channel();
-        tx.send(verdict).expect("the receiver is in this function");
+        tx.send(outcome).expect("the receiver is in this function");
         Self {
-            verdict: rx,
+            outcome: rx,
             _registration: None,
         }
     }
 
-    /// Waits until what is waited for happens, or the contender is gone. Given up, it can be called again.
-    pub async fn verdict(&mut self) -> Verdict {
-        (&mut self.verdict).await.unwrap_or(Verdict::Lost)
+    /// Waits for the outcome. After a cancellation it can be called again.
+    pub async fn outcome(&mut self) -> WaitOutcome {
+        (&mut self.outcome).await.unwrap_or(WaitOutcome::Lost)
     }
 }
 
-/// Takes a waiter off the hub when it is dropped.
+/// Registration of a waiter. Dropping it removes the waiter.
 #[derive(Debug)]
 struct Registration {
-    hub: Arc<Hub>,
+    notifier: Arc<Notifier>,
     contender: (LockName, HolderId),
     id: u64,
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let mut tables = self.hub.tables.lock();
+        let mut tables = self.notifier.tables.lock();
         let waits = &mut tables.grants.waits;
         if let Some(waiters) = waits.get_mut(&self.contender) {
             waiters.remove(&self.id);
@@ -65,7 +64,7 @@ impl Drop for Registration {
     }
 }
 
-/// Which event decides a wait.
+/// Event that decides a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Until {
     /// The grant, or the end of the contender.
@@ -74,11 +73,11 @@ pub(super) enum Until {
     Ended,
 }
 
-/// One wait.
+/// Waiter.
 #[derive(Debug)]
 struct Waiter {
     until: Until,
-    tell: oneshot::Sender<Verdict>,
+    tell: oneshot::Sender<WaitOutcome>,
 }
 
 /// All waits for contenders.
@@ -91,12 +90,12 @@ pub(super) struct Grants {
 impl Grants {
     pub(super) fn wait(
         &mut self,
-        hub: &Arc<Hub>,
+        notifier: &Arc<Notifier>,
         lock: &LockName,
         holder: &HolderId,
         until: Until,
     ) -> GrantWait {
-        let (tell, verdict) = oneshot::channel();
+        let (tell, outcome) = oneshot::channel();
         let id = self.next_id;
         self.next_id += 1;
         let contender = (lock.clone(), holder.clone());
@@ -106,30 +105,30 @@ impl Grants {
             .or_default()
             .insert(id, waiter);
         GrantWait {
-            verdict,
+            outcome,
             _registration: Some(Registration {
-                hub: hub.clone(),
+                notifier: notifier.clone(),
                 contender,
                 id,
             }),
         }
     }
 
-    /// Tells those who wait for a grant. The contender stays.
-    pub(super) fn decide(&mut self, lock: &LockName, holder: &HolderId, verdict: &Verdict) {
-        self.tell(lock, holder, verdict, |until| until == Until::Granted);
+    /// Notifies the waiters for a grant. The contender stays.
+    pub(super) fn decide(&mut self, lock: &LockName, holder: &HolderId, outcome: &WaitOutcome) {
+        self.tell(lock, holder, outcome, |until| until == Until::Granted);
     }
 
-    /// The contender is gone.
+    /// Notifies all waiters that the contender has ended.
     pub(super) fn end(&mut self, lock: &LockName, holder: &HolderId, how: &ContenderEnd) {
-        self.tell(lock, holder, &Verdict::Ended(how.clone()), |_| true);
+        self.tell(lock, holder, &WaitOutcome::Ended(how.clone()), |_| true);
     }
 
     fn tell(
         &mut self,
         lock: &LockName,
         holder: &HolderId,
-        verdict: &Verdict,
+        outcome: &WaitOutcome,
         concerns: impl Fn(Until) -> bool,
     ) {
         if self.waits.is_empty() {
@@ -142,8 +141,8 @@ impl Grants {
         let mut rest = BTreeMap::new();
         for (id, waiter) in waiters {
             if concerns(waiter.until) {
-                // A waiter that was dropped just now needs no verdict.
-                let _ = waiter.tell.send(verdict.clone());
+                // A waiter that was dropped just now needs no outcome.
+                let _ = waiter.tell.send(outcome.clone());
             } else {
                 rest.insert(id, waiter);
             }
@@ -153,7 +152,7 @@ impl Grants {
         }
     }
 
-    /// Lets every waiter go without an answer.
+    /// Ends all waits without an answer.
     pub(super) fn lose_all(&mut self) {
         self.waits.clear();
     }

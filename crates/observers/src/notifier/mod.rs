@@ -1,16 +1,14 @@
-//! Who waits for what on this node: watches on znodes, and waits for a lock's grant. Fed with the events of every
-//! applied command, in order, while the state is locked: whoever reads and arms in one go misses nothing and is told
-//! nothing twice, and nobody sees a change before those who watch it have been told.
+//! Registry of watches and pending lock grants on this node; the apply loop notifies it. It gets the events of each applied command, in
+//! order and while the state is locked. So a reader that arms a watch in one go misses nothing and gets nothing twice, and a notice is
+//! queued before anybody can read the change.
 //!
-//! Who is told of what is decided by [`znode_watch`]; here it is brought to them. Watches are not replicated. They end
-//! with the node that the client is connected to.
+//! [`znode_watch`] decides which watchers a change concerns; this module delivers the notices. Watches are not replicated. They end with
+//! the node that the client is connected to.
 
 mod armed;
-mod backlog;
+mod notification_queue;
 mod connections;
 mod grants;
-pub mod happenings;
-pub mod session_events;
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -27,14 +25,13 @@ use znode_watch::{
 };
 
 pub use self::armed::ArmedWatches;
-pub use self::backlog::Backlog;
-pub use self::backlog::WatchesLost;
 use self::connections::SessionConnections;
-pub use self::grants::{GrantWait, Verdict};
+pub use self::grants::{GrantWait, WaitOutcome};
 use self::grants::{Grants, Until};
-use self::happenings::Recent;
-use self::session_events::SessionEvents;
+pub use self::notification_queue::{NotificationQueue, WatchesLost};
 use crate::config::{SessionEventsConfig, WatchConfig};
+use crate::event_feed::EventFeed;
+use crate::session_events::SessionEvents;
 use raft_log::sync::Mutex;
 
 /// A watch that was armed for one notice. Dropping it disarms it.
@@ -45,17 +42,17 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Waits for the notice. `None`: the node stops, or caught up by a snapshot and cannot tell what happened.
+    /// Waits for the notice. `None`: the node stops, or caught up by a snapshot and cannot know the events.
     pub async fn fired(mut self) -> Option<Notice> {
         (&mut self.told).await.ok()
     }
 
-    /// Likewise, for those who wait for many things. It must not be asked again after it was ready.
+    /// Polls for the notice. It must not be polled again after it was ready.
     pub fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Option<Notice>> {
         Pin::new(&mut self.told).poll(cx).map(Result::ok)
     }
 
-    /// Likewise, as of this moment, also for a task that has had its share of the runtime and is told `Pending` by others.
+    /// Checks for the notice at this moment, also in a task whose budget of the runtime is used up.
     pub fn try_fired(&mut self) -> Poll<Option<Notice>> {
         match self.told.try_recv() {
             Ok(notice) => Poll::Ready(Some(notice)),
@@ -65,88 +62,89 @@ impl Watcher {
     }
 }
 
-/// Takes a watcher off the hub when it is dropped.
+/// Registration of a watcher. Dropping it removes the watcher.
 #[derive(Debug)]
 pub struct Registration {
-    hub: Arc<Hub>,
+    notifier: Arc<Notifier>,
     watcher: WatcherId,
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let mut tables = self.hub.tables.lock();
-        tables.outlets.remove(&self.watcher);
+        let mut tables = self.notifier.tables.lock();
+        tables.subscribers.remove(&self.watcher);
         tables.connections.forget(self.watcher);
         tables.watches.disconnect(self.watcher);
     }
 }
 
-/// A watch was not armed.
+/// Reason why a watch was not armed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotArmed {
-    /// There are too many.
+    /// The node or the client has too many watches.
     #[error(transparent)]
     TooMany(#[from] TooManyWatches),
-    /// The connection has no watches any more.
+    /// The watches of the connection are lost.
     #[error(transparent)]
     Lost(#[from] WatchesLost),
 }
 
-/// Where the notices of a watcher go.
+/// Receiver of a watcher's notices.
 #[derive(Debug)]
-enum Outlet {
-    /// To somebody who waits for one.
+enum Subscriber {
+    /// Call that waits for one notice.
     Once(oneshot::Sender<Notice>),
-    /// To a client that is connected.
-    Connection(Arc<Backlog>),
+    /// Connected client.
+    Connection(Arc<NotificationQueue>),
 }
 
 #[derive(Debug)]
 struct Tables {
     watches: Watches,
-    /// The watchers that are connected to `watches`, and no others.
-    outlets: HashMap<WatcherId, Outlet>,
-    /// Those whose outlet took its last notice just now.
+    /// Receivers of the watchers that are connected to `watches`, and no others.
+    subscribers: HashMap<WatcherId, Subscriber>,
+    /// Watchers that got their last notice just now.
     over: Vec<WatcherId>,
     grants: Grants,
-    /// Which of them are for a session, and end with it.
+    /// Connections of sessions, which end with their session.
     connections: SessionConnections,
     is_stopped: bool,
 }
 
-/// All waiters of this node.
+/// Registry of all watches and waits of this node.
 #[derive(Debug)]
-pub struct Hub {
+pub struct Notifier {
     tables: Mutex<Tables>,
-    backlog: usize,
-    /// How often who may do what has changed, or may have.
+    /// Maximum length of a notification queue.
+    queue_bound: usize,
+    /// Number of changes of access rights, or of states in which they may have changed.
     access: watch::Sender<u64>,
-    /// What has happened to sessions, and who follows them.
+    /// Session events and their streams.
     pub sessions: Arc<SessionEvents>,
-    /// What has happened to all of them, and to locks.
-    pub recent: Recent,
+    /// Event feed.
+    pub recent: EventFeed,
 }
 
-impl Hub {
-    /// A hub where nobody waits. The seed is to be drawn at random.
+impl Notifier {
+    /// Returns a notifier without watches and waits. The seed must be random.
     pub fn new(config: &WatchConfig, events: &SessionEventsConfig, hash_seed: u64) -> Self {
         Self {
             tables: Mutex::new(Tables {
                 watches: Watches::new(config.limits, hash_seed),
-                outlets: HashMap::new(),
+                subscribers: HashMap::new(),
                 over: Vec::new(),
                 grants: Grants::default(),
                 connections: SessionConnections::default(),
                 is_stopped: false,
             }),
-            backlog: config.backlog,
+            queue_bound: config.backlog,
             access: watch::Sender::new(0),
             sessions: Arc::new(SessionEvents::new(events.clone())),
-            recent: Recent::new(),
+            recent: EventFeed::new(),
         }
     }
 
-    /// Arms a watch for one notice. Call it while the state is locked, so that what was read and what is watched fit.
+    /// Arms a watch for one notice. Call it while the state is locked, so that the watch fits what was read.
     pub fn watch(
         self: &Arc<Self>,
         path: &ZPath,
@@ -163,51 +161,51 @@ impl Hub {
         if tables.is_stopped {
             tables.watches.disconnect(watcher);
         } else {
-            tables.outlets.insert(watcher, Outlet::Once(tell));
+            tables.subscribers.insert(watcher, Subscriber::Once(tell));
         }
-        let hub = self.clone();
+        let notifier = self.clone();
         Ok(Watcher {
             told,
-            _registration: Registration { hub, watcher },
+            _registration: Registration { notifier, watcher },
         })
     }
 
-    /// A client has connected. It has no watches yet.
-    pub fn connect(self: &Arc<Self>, caller: Identities) -> HubConnection {
-        let backlog = Arc::<Backlog>::default();
+    /// Connects a client, without watches.
+    pub fn connect(self: &Arc<Self>, caller: Identities) -> NotifierConnection {
+        let queue = Arc::<NotificationQueue>::default();
         let mut tables = self.tables.lock();
         let watcher = tables.watches.connect(caller);
         if tables.is_stopped {
             tables.watches.disconnect(watcher);
-            backlog.lose(WatchesLost::NodeStops);
+            queue.lose(WatchesLost::NodeStops);
         } else {
             tables
-                .outlets
-                .insert(watcher, Outlet::Connection(backlog.clone()));
+                .subscribers
+                .insert(watcher, Subscriber::Connection(queue.clone()));
         }
-        let hub = self.clone();
-        HubConnection {
-            backlog,
-            registration: Registration { hub, watcher },
+        let notifier = self.clone();
+        NotifierConnection {
+            queue,
+            registration: Registration { notifier, watcher },
         }
     }
 
-    /// The connection is for a session from now on, which was opened, or last reconnected, at `since`: it ends when the
-    /// session does, or goes on elsewhere. Call it while the state is locked.
+    /// Connects a client of a session, which was opened, or last reconnected, at `since`. The connection ends when the session ends or
+    /// reconnects elsewhere. Call it while the state is locked.
     pub fn connect_session(
         self: &Arc<Self>,
         store: &Store,
         session: SessionId,
         since: Zxid,
         caller: Identities,
-    ) -> Result<HubConnection, WatchesLost> {
+    ) -> Result<NotifierConnection, WatchesLost> {
         connections::still_there(store, session, since)?;
         let connection = self.connect(caller);
         let mut tables = self.tables.lock();
         let before = tables
             .connections
             .add(session, since, connection.registration.watcher);
-        // The same client has come twice in one place. Only the later connection can be the one that it uses.
+        // The same client has connected twice. It can use only the later connection.
         if let Some(before) = before {
             tables.end(before, WatchesLost::SessionMoved);
         }
@@ -215,12 +213,12 @@ impl Hub {
         Ok(connection)
     }
 
-    /// Waits for a contender that is queued. Call it while the state is locked.
+    /// Waits for the grant of a queued contender. Call it while the state is locked.
     pub fn wait_for_grant(self: &Arc<Self>, lock: &LockName, holder: &HolderId) -> GrantWait {
         self.wait_for(lock, holder, Until::Granted)
     }
 
-    /// Waits for the end of a contender that is queued or holds. Call it while the state is locked.
+    /// Waits for the end of a contender that waits or holds. Call it while the state is locked.
     pub fn wait_for_end(self: &Arc<Self>, lock: &LockName, holder: &HolderId) -> GrantWait {
         self.wait_for(lock, holder, Until::Ended)
     }
@@ -228,33 +226,33 @@ impl Hub {
     fn wait_for(self: &Arc<Self>, lock: &LockName, holder: &HolderId, until: Until) -> GrantWait {
         let mut tables = self.tables.lock();
         if tables.is_stopped {
-            return GrantWait::decided(Verdict::Lost);
+            return GrantWait::decided(WaitOutcome::Lost);
         }
         tables.grants.wait(self, lock, holder, until)
     }
 
-    /// Changes whenever who may do what does.
+    /// Returns a receiver that changes when access rights do.
     pub fn access_changes(&self) -> watch::Receiver<u64> {
         self.access.subscribe()
     }
 
-    /// Whether anybody waits for anything that events tell of, or is connected and may look at any time. People who look on do not wait:
-    /// they see it a moment later.
+    /// Returns whether a local client waits for events, or is connected and may read at any time. Subscribers of the feed do not count:
+    /// they get events a moment later.
     pub fn is_awaited(&self) -> bool {
         let by_watcher_or_wait = {
             let tables = self.tables.lock();
-            !tables.outlets.is_empty() || !tables.grants.is_empty()
+            !tables.subscribers.is_empty() || !tables.grants.is_empty()
         };
         by_watcher_or_wait || self.sessions.are_followed()
     }
 
-    /// How much there is of what.
+    /// Returns the numbers of watches.
     pub fn watch_counts(&self) -> WatchCounts {
         self.tables.lock().watches.counts()
     }
 
-    /// Tells those whom the events of one command concern, and who may see them by what `visibility` says. The state is locked meanwhile, so the work is
-    /// proportional to the waiters concerned and the depth of the paths.
+    /// Notifies the watchers and waiters that the events of one command concern, if `visibility` lets them see the event. The state is
+    /// locked meanwhile, so the work is proportional to the waiters concerned and to the depth of the paths.
     pub fn dispatch(&self, zxid: Zxid, events: &[Event], visibility: Visibility<'_>) {
         if events.is_empty() {
             return;
@@ -264,27 +262,27 @@ impl Hub {
         for event in events {
             match event {
                 Event::Znode(event) => {
-                    let (outlets, over) = (&mut tables.outlets, &mut tables.over);
+                    let (subscribers, over) = (&mut tables.subscribers, &mut tables.over);
                     tables.watches.fire(zxid, event, visibility, |watcher, notice| {
-                        deliver(outlets, over, self.backlog, watcher, notice);
+                        deliver(subscribers, over, self.queue_bound, watcher, notice);
                     });
                     tables.end_those_that_are_over();
                 }
                 Event::Granted { grant, .. } => {
-                    let verdict = Verdict::Granted(grant.clone());
-                    tables.grants.decide(&grant.lock, &grant.holder, &verdict);
+                    let outcome = WaitOutcome::Granted(grant.clone());
+                    tables.grants.decide(&grant.lock, &grant.holder, &outcome);
                 }
                 Event::ContenderEnded {
                     lock, holder, how, ..
                 } => tables.grants.end(lock, holder, how),
                 Event::ModeChanged { grant, .. } => {
-                    let verdict = Verdict::Granted(grant.clone());
-                    tables.grants.decide(&grant.lock, &grant.holder, &verdict);
+                    let outcome = WaitOutcome::Granted(grant.clone());
+                    tables.grants.decide(&grant.lock, &grant.holder, &outcome);
                 }
-                // Whoever waits for it under a request that was sent again elsewhere, and withdrawn there.
+                // A waiter may wait under a request that was sent again and withdrawn at another node.
                 Event::UpgradeWithdrawn { lock, holder, .. } => {
-                    let verdict = Verdict::Ended(ContenderEnd::Withdrawn);
-                    tables.grants.decide(lock, holder, &verdict);
+                    let outcome = WaitOutcome::Ended(ContenderEnd::Withdrawn);
+                    tables.grants.decide(lock, holder, &outcome);
                 }
                 Event::SessionEnded { session, .. } => {
                     if let Some(watcher) = tables.connections.ended(*session) {
@@ -304,28 +302,28 @@ impl Hub {
                 | Event::LockClosed { .. }
                 | Event::LockOpened(_)
                 | Event::SessionOpened(_) => {}
-                // Each notice is judged by what is allowed when it is told. Who stays connected is judged anew.
+                // Each notice is checked against the rights at its time. Connected callers are authorized again.
                 Event::AccessChanged(_) => self.access.send_modify(|changes| *changes += 1),
             }
         }
     }
 
-    /// The state was replaced by a snapshot's. Watches fire if a comparison shows that they would have, and stay if it
-    /// shows that they would not; those that need to know all that happened are lost. Waits for grants are let go
-    /// without an answer: whoever waits looks at the state again. So are those who follow sessions.
+    /// Handles a state that was replaced by a snapshot's. Watches fire if a comparison shows that they would have, and stay if it shows
+    /// that they would not; those that need to know every event are lost. Waits for grants end without an answer: the waiter reads the
+    /// state again. Streams of session events end.
     ///
     /// Call it while the state is locked. It looks at each watch once.
     pub fn state_replaced(&self, before: &Store, now: &Store) {
         self.sessions.state_replaced(now.zxid());
         self.recent.state_replaced(now.zxid());
-        // What the snapshot brings may be allowed to others.
+        // The snapshot may bring other rights.
         self.access.send_modify(|changes| *changes += 1);
         let mut tables = self.tables.lock();
         let tables = &mut *tables;
         tables.grants.lose_all();
-        let (outlets, over) = (&mut tables.outlets, &mut tables.over);
+        let (subscribers, over) = (&mut tables.subscribers, &mut tables.over);
         let lost = tables.watches.catch_up(before, now, |watcher, notice| {
-            deliver(outlets, over, self.backlog, watcher, notice);
+            deliver(subscribers, over, self.queue_bound, watcher, notice);
         });
         for watcher in lost {
             tables.lose(watcher, WatchesLost::StateReplaced);
@@ -336,12 +334,14 @@ impl Hub {
         tables.end_those_that_are_over();
     }
 
-    /// The bug [`LostWatches`](znode_store::planted::Bug::LostWatches): nobody watches anything any more, and nobody is told.
+    /// The bug [`LostWatches`](znode_store::planted::Bug::LostWatches): all watches are removed, and no client learns of it.
     #[cfg(feature = "planted")]
     pub fn forget_watches(&self) {
         let mut tables = self.tables.lock();
-        let Tables { watches, outlets, .. } = &mut *tables;
-        for watcher in outlets.keys() {
+        let Tables {
+            watches, subscribers, ..
+        } = &mut *tables;
+        for watcher in subscribers.keys() {
             let armed: Vec<ZPath> = watches.armed(*watcher).map(|(path, _)| path.clone()).collect();
             for path in armed {
                 // One path may be watched in two ways, and the first removal takes both.
@@ -350,13 +350,13 @@ impl Hub {
         }
     }
 
-    /// Lets every waiter go without an answer, and those who come later: the node stops.
+    /// Ends all waits without an answer, and those that begin later: the node stops.
     pub fn stop(&self) {
         self.sessions.stop();
         let mut tables = self.tables.lock();
         tables.is_stopped = true;
         tables.grants.lose_all();
-        let watchers: Vec<_> = tables.outlets.keys().copied().collect();
+        let watchers: Vec<_> = tables.subscribers.keys().copied().collect();
         for watcher in watchers {
             tables.lose(watcher, WatchesLost::NodeStops);
         }
@@ -370,69 +370,69 @@ impl Tables {
         }
     }
 
-    /// What was told before is still told.
+    /// Ends a watcher after the notices that it has.
     fn end(&mut self, watcher: WatcherId, why: WatchesLost) {
-        if let Some(Outlet::Connection(backlog)) = self.outlets.remove(&watcher) {
-            backlog.end(why);
+        if let Some(Subscriber::Connection(queue)) = self.subscribers.remove(&watcher) {
+            queue.end(why);
         }
         self.watches.disconnect(watcher);
     }
 
     fn lose(&mut self, watcher: WatcherId, why: WatchesLost) {
-        match self.outlets.remove(&watcher) {
-            // Its receiver sees that nobody will tell it anything.
-            Some(Outlet::Once(_)) | None => {}
-            Some(Outlet::Connection(backlog)) => backlog.lose(why),
+        match self.subscribers.remove(&watcher) {
+            // The receiver sees that its sender is gone.
+            Some(Subscriber::Once(_)) | None => {}
+            Some(Subscriber::Connection(queue)) => queue.lose(why),
         }
         self.watches.disconnect(watcher);
     }
 }
 
 fn deliver(
-    outlets: &mut HashMap<WatcherId, Outlet>,
+    subscribers: &mut HashMap<WatcherId, Subscriber>,
     over: &mut Vec<WatcherId>,
     bound: usize,
     watcher: WatcherId,
     notice: Notice,
 ) {
-    if let Some(Outlet::Connection(backlog)) = outlets.get(&watcher) {
-        if let Err(lost) = backlog.push(notice, bound) {
+    if let Some(Subscriber::Connection(queue)) = subscribers.get(&watcher) {
+        if let Err(lost) = queue.push(notice, bound) {
             tracing::info!(bound, "a client does not read its notices and loses its watches");
-            backlog.lose(lost);
-            outlets.remove(&watcher);
+            queue.lose(lost);
+            subscribers.remove(&watcher);
             over.push(watcher);
         }
-    } else if let Some(Outlet::Once(tell)) = outlets.remove(&watcher) {
+    } else if let Some(Subscriber::Once(tell)) = subscribers.remove(&watcher) {
         // A watcher that was dropped just now needs no notice.
         let _ = tell.send(notice);
         over.push(watcher);
     }
 }
 
-/// The hub's part of a client's connection. `lock_node::WatchConnection` has the rest.
-pub struct HubConnection {
+/// Connection of a client at the notifier.
+pub struct NotifierConnection {
     /// Notices that wait for the client.
-    pub backlog: Arc<Backlog>,
+    pub queue: Arc<NotificationQueue>,
     registration: Registration,
 }
 
-impl HubConnection {
-    /// Call it while the state is locked.
+impl NotifierConnection {
+    /// Arms a watch. Call it while the state is locked.
     pub fn arm(&self, kind: WatchKind, path: &ZPath) -> Result<(), NotArmed> {
         let mut tables = self.tables();
         self.still_there(&tables)?;
         Ok(tables.watches.arm(self.registration.watcher, kind, path)?)
     }
 
-    /// Call it while the state is locked.
+    /// Arms the watches that a client had at another connection. Call it while the state is locked.
     pub fn rearm(&self, store: &Store, since: Zxid, lists: &WatchLists) -> Result<(), WatchesLost> {
         let mut tables = self.tables();
         self.still_there(&tables)?;
         let watcher = self.registration.watcher;
         let rearmed = tables.watches.rearm(watcher, store, since, lists, |notice| {
-            // As many as the client has asked for itself, and all at once: they are not for the bound to judge.
-            let pushed = self.backlog.push(notice, usize::MAX);
-            pushed.expect("memory ends before so many notices");
+            // The client has asked for all of these notices at once, so the bound does not apply.
+            let pushed = self.queue.push(notice, usize::MAX);
+            pushed.expect("memory is exhausted before");
         });
         rearmed.map_err(|refusal| {
             let lost = WatchesLost::NotRearmed(refusal);
@@ -441,7 +441,7 @@ impl HubConnection {
         })
     }
 
-    /// Sets what the client has proven to be.
+    /// Sets the identities of the client.
     pub fn set_identities(&self, caller: Identities) {
         let mut tables = self.tables();
         if self.still_there(&tables).is_ok() {
@@ -465,12 +465,12 @@ impl HubConnection {
     }
 
     fn tables(&self) -> raft_log::sync::MutexGuard<'_, Tables> {
-        self.registration.hub.tables.lock()
+        self.registration.notifier.tables.lock()
     }
 
-    /// Whether the hub still has the watcher. That changes only while the tables are locked.
+    /// Returns an error if the watcher is gone. That changes only while the tables are locked.
     fn still_there(&self, _locked: &Tables) -> Result<(), WatchesLost> {
-        self.backlog.lost().map_or(Ok(()), Err)
+        self.queue.lost().map_or(Ok(()), Err)
     }
 }
 

@@ -1,5 +1,5 @@
-//! The notices that wait for one client's connection, in order and bounded: a client that does not read loses its
-//! connection, never a notice.
+//! Notices that wait for one client's connection, in order and bounded: a client that does not read loses its connection, never a single
+//! notice.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -9,49 +9,49 @@ use znode_watch::{Notice, TooManyWatches, units};
 
 use raft_log::sync::{Mutex, MutexGuard};
 
-/// How many places an empty queue may keep; what a burst needed beyond that is given back.
+/// Capacity that an empty queue may keep; the rest of a burst's memory is released.
 const KEPT_CAPACITY: usize = 64;
 
-/// Why the watches of a connection are gone. The client has to connect again, arm them again by the position that it
-/// has seen last, and read again what it watched persistently.
+/// Reason why the watches of a connection are gone. The client has to connect again, arm its watches with the position that it has seen
+/// last, and read again what it watched persistently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WatchesLost {
-    /// More notices wait for the client than may.
+    /// More notices wait for the client than the bound allows.
     #[error("more notices wait for the client than are kept for one")]
     TooSlow,
-    /// This node caught up by a snapshot, and what a persistent watch would have told is not known.
+    /// This node caught up by a snapshot, and the events of a persistent watch are unknown.
     #[error("this node caught up by a snapshot and cannot tell what has happened")]
     StateReplaced,
-    /// The client could not be given back all watches that it had.
+    /// The client could not get all its watches again.
     #[error(transparent)]
     NotRearmed(#[from] TooManyWatches),
     /// The node stops.
     #[error("this node stops")]
     NodeStops,
-    /// The session that the connection is for has ended.
+    /// The session of the connection has ended.
     #[error("the session has ended")]
     SessionEnded,
-    /// The session that the connection is for goes on on another one.
+    /// The session of the connection has reconnected elsewhere.
     #[error("the session has moved to another connection")]
     SessionMoved,
 }
 
-/// See the module.
+/// Queue of notices.
 #[derive(Debug, Default)]
-pub struct Backlog {
+pub struct NotificationQueue {
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     notices: VecDeque<Notice>,
-    /// As how many they count: those of long paths as several.
+    /// Size of the notices: one of a long path counts as several.
     units: usize,
     lost: Option<WatchesLost>,
-    /// It is lost when what waits is taken.
+    /// Reason with which the queue ends when it is empty.
     ends: Option<WatchesLost>,
-    /// Who waits for something to come. That is one task, and it looks at what is here under the same lock, so that nothing else, such
-    /// as tokio's `Notify` with its list of who waits, has to be locked for each notice.
+    /// Waker of the only task that waits. It reads the queue under the same lock, so that nothing else, such as tokio's `Notify` with its
+    /// list of waiters, has to be locked for each notice.
     waits: Option<Waker>,
 }
 
@@ -72,8 +72,8 @@ impl State {
     }
 }
 
-impl Backlog {
-    /// Adds a notice, unless so many wait already.
+impl NotificationQueue {
+    /// Adds a notice, unless `bound` is reached.
     pub(super) fn push(&self, notice: Notice, bound: usize) -> Result<(), WatchesLost> {
         let mut state = self.state.lock();
         if state.units >= bound {
@@ -85,7 +85,7 @@ impl Backlog {
         Ok(())
     }
 
-    /// Ends it. What still waits goes, too: the client asks for all of it when it comes back.
+    /// Ends the queue and drops its notices: the client asks for all of them when it reconnects.
     pub(super) fn lose(&self, why: WatchesLost) {
         let mut state = self.state.lock();
         (state.notices, state.units) = (VecDeque::new(), 0);
@@ -93,25 +93,25 @@ impl Backlog {
         wake(state);
     }
 
-    /// Ends it after what still waits: nothing more will come.
+    /// Ends the queue after its notices.
     pub(super) fn end(&self, why: WatchesLost) {
         let mut state = self.state.lock();
         state.ends.get_or_insert(why);
         wake(state);
     }
 
-    /// Why it has ended, if it has.
+    /// Returns the reason why it has ended, if it has.
     pub(super) fn lost(&self) -> Option<WatchesLost> {
         let state = self.state.lock();
         state.lost.or(state.ends)
     }
 
-    /// The next notice, if one waits.
+    /// Returns the next notice, if there is one.
     pub fn try_next(&self) -> Result<Option<Notice>, WatchesLost> {
         self.state.lock().next()
     }
 
-    /// The same, or has the task woken when something has come. One task at a time may wait: the last one that asked.
+    /// Returns the next notice, or registers the task to be woken. One task at a time may wait: the last one that polled.
     pub fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Result<Notice, WatchesLost>> {
         let mut state = self.state.lock();
         if let Some(next) = state.next().transpose() {
@@ -124,13 +124,13 @@ impl Backlog {
         Poll::Pending
     }
 
-    /// Waits for the next notice. Given up, it has taken none.
+    /// Waits for the next notice. A cancelled wait takes none.
     pub async fn next(&self) -> Result<Notice, WatchesLost> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 }
 
-/// Wakes who waits, when the state is no longer locked: it may begin at once, on another thread.
+/// Wakes the waiting task after the state is unlocked: it may run at once, on another thread.
 fn wake(mut state: MutexGuard<'_, State>) {
     let waits = state.waits.take();
     drop(state);
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts how often it was woken.
+    /// Counts its wake-ups.
     #[derive(Default)]
     struct Woken(AtomicUsize);
 
@@ -173,14 +173,14 @@ mod tests {
         }
     }
 
-    fn poll(backlog: &Backlog, by: &Arc<Woken>) -> Poll<Result<Notice, WatchesLost>> {
+    fn poll(backlog: &NotificationQueue, by: &Arc<Woken>) -> Poll<Result<Notice, WatchesLost>> {
         let waker = Waker::from(by.clone());
         backlog.poll_next(&mut Context::from_waker(&waker))
     }
 
     #[test]
-    fn who_waits_is_woken_once_and_finds_all_that_has_come() {
-        let (backlog, task) = (Backlog::default(), Arc::new(Woken::default()));
+    fn waiting_task_is_woken_once_and_finds_all_notices() {
+        let (backlog, task) = (NotificationQueue::default(), Arc::new(Woken::default()));
         assert_eq!(poll(&backlog, &task), Poll::Pending);
         assert_eq!(poll(&backlog, &task), Poll::Pending);
         backlog.push(notice(1), 8).unwrap();
@@ -194,8 +194,8 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_that_asked_is_woken() {
-        let backlog = Backlog::default();
+    fn the_last_task_that_polled_is_woken() {
+        let backlog = NotificationQueue::default();
         let (before, after) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
         assert_eq!(poll(&backlog, &before), Poll::Pending);
         assert_eq!(poll(&backlog, &after), Poll::Pending);
@@ -204,15 +204,15 @@ mod tests {
     }
 
     #[test]
-    fn the_end_wakes_too_and_is_heard_after_what_still_waits() {
-        let (backlog, task) = (Backlog::default(), Arc::new(Woken::default()));
+    fn the_end_wakes_the_task_and_comes_after_the_notices() {
+        let (backlog, task) = (NotificationQueue::default(), Arc::new(Woken::default()));
         assert_eq!(poll(&backlog, &task), Poll::Pending);
         backlog.push(notice(1), 8).unwrap();
         backlog.end(WatchesLost::SessionEnded);
         assert_eq!(task.times(), 1);
         assert_eq!(poll(&backlog, &task), Poll::Ready(Ok(notice(1))));
         assert_eq!(poll(&backlog, &task), Poll::Ready(Err(WatchesLost::SessionEnded)));
-        let (backlog, task) = (Backlog::default(), Arc::new(Woken::default()));
+        let (backlog, task) = (NotificationQueue::default(), Arc::new(Woken::default()));
         assert_eq!(poll(&backlog, &task), Poll::Pending);
         backlog.lose(WatchesLost::NodeStops);
         assert_eq!(task.times(), 1);

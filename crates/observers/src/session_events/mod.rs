@@ -1,8 +1,8 @@
-//! What has happened to sessions lately: kept for a while, by position, for those who follow one. Every node keeps the same
-//! events at the same positions, so who loses one node goes on at another.
+//! Latest events of sessions, stored by position for streams. Every node stores the same events at the same positions, so a client that
+//! loses one node resumes at another.
 //!
-//! Those who follow a session have no queues of their own: each has a place in what is kept. Whoever is so slow that something
-//! was let go before it came to it is told that it has missed something.
+//! Streams have no queues of their own: each has a position in what is stored. A stream that is too slow learns that events were removed
+//! before it read them.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -16,16 +16,16 @@ use znode_store::{ContenderEnd, Event, Grant, Hold, HolderId, LockMode, LockName
 use crate::config::SessionEventsConfig;
 use raft_log::sync::Mutex;
 
-/// What an event takes beside its texts: its own place, the hold that it shares with the history, and its share of the tables.
+/// Size of an event without its texts: its record, the hold that it shares with the history, and its share of the tables.
 const EVENT_BYTES: usize = 384;
 
-/// Numbers from here on are those of watches, which are told after all that the same command did to the session.
+/// First number of watches, which come after all other events of the same command.
 const FIRST_WATCH: u32 = 1 << 31;
 
-/// Where an event stands: the position of its command, and its place among what that has done. The same on every node.
+/// Position of an event: the position of its command, and a number within the command. It is the same on every node.
 ///
-/// As a text it is `ZXID.N` for the N-th event of a command, `ZXID.wN` for the N-th watch of whoever asks (from 0), and `ZXID`
-/// for all of the command.
+/// As a text it is `ZXID.N` for the N-th event of a command, `ZXID.wN` for the N-th watch of the request (from 0), and `ZXID` for all of
+/// the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventPosition {
     zxid: Zxid,
@@ -33,24 +33,24 @@ pub struct EventPosition {
 }
 
 impl EventPosition {
-    /// After all that was told of the command at `zxid`.
+    /// Returns the position after all events of the command at `zxid`.
     pub fn all_of(zxid: Zxid) -> Self {
         let number = u32::MAX;
         Self { zxid, number }
     }
 
-    /// The event of this number, counted from 1, among what the command at `zxid` has done.
-    pub(super) fn of_event(zxid: Zxid, number: u32) -> Self {
+    /// Returns the position of an event by its number, counted from 1, within the command at `zxid`.
+    pub(crate) fn of_event(zxid: Zxid, number: u32) -> Self {
         Self { zxid, number }
     }
 
-    /// The watch of this number, fired by the command at `zxid`.
+    /// Returns the position of a watch by its number, fired by the command at `zxid`.
     pub fn of_watch(zxid: Zxid, watch: u32) -> Self {
         let number = FIRST_WATCH.saturating_add(watch).min(u32::MAX - 1);
         Self { zxid, number }
     }
 
-    /// The command's position.
+    /// Returns the position of the command.
     pub fn zxid(self) -> Zxid {
         self.zxid
     }
@@ -67,7 +67,7 @@ impl fmt::Display for EventPosition {
     }
 }
 
-/// A text is no position of an event.
+/// Text that is not the position of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is not the id of an event")]
 pub struct NoPosition;
@@ -76,7 +76,7 @@ impl FromStr for EventPosition {
     type Err = NoPosition;
 
     fn from_str(text: &str) -> Result<Self, NoPosition> {
-        // `parse` alone would take a sign.
+        // `parse` alone would accept a sign.
         fn number<T: FromStr>(text: &str) -> Result<T, NoPosition> {
             let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
             text.parse().ok().filter(|_| digits).ok_or(NoPosition)
@@ -95,51 +95,51 @@ impl FromStr for EventPosition {
     }
 }
 
-/// Something that happened to a session.
+/// Event of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// It holds a lock from now on, or holds it with a new token: an upgrade is another grant.
+    /// The session holds a lock, or holds it with a new token: an upgrade is another grant.
     Granted(Arc<Hold>),
-    /// It holds a lock on, with fewer rights.
+    /// The session holds a lock with fewer rights.
     Downgraded(Grant),
-    /// It does not hold a lock any more.
+    /// The session does not hold a lock any more.
     Lost {
-        /// What it held.
+        /// Former hold.
         hold: Arc<Hold>,
-        /// How that ended.
+        /// Reason.
         how: ContenderEnd,
-        /// Who broke it or deleted its znode, as far as the caller had proven who it is.
+        /// Principal that broke it or deleted its znode, as far as it was authenticated.
         by: Option<Arc<str>>,
     },
-    /// It waited for a lock, and does not any more.
+    /// The session does not wait for a lock any more.
     LeftQueue {
-        /// Which lock.
+        /// Lock.
         lock: LockName,
-        /// Its contender.
+        /// Contender.
         holder: HolderId,
-        /// How that ended.
+        /// Reason.
         how: ContenderEnd,
     },
-    /// It is asked to give a lock up.
+    /// The holder has a release request.
     RevokeRequested {
-        /// Which lock.
+        /// Lock.
         lock: LockName,
-        /// Its contender.
+        /// Contender.
         holder: HolderId,
-        /// Who asks.
+        /// Principal that requests the release.
         by: Arc<str>,
-        /// Why.
+        /// Reason for the request.
         reason: Arc<str>,
     },
-    /// It is over. Nothing follows.
+    /// The session has ended. Nothing follows.
     Ended {
-        /// Whether for want of heartbeats; else at its owner's wish.
+        /// It expired; otherwise its owner closed it.
         expired: bool,
     },
 }
 
 impl SessionEvent {
-    /// What it takes to keep it.
+    /// Returns the memory that the event takes.
     fn bytes(&self) -> usize {
         let texts = match self {
             Self::Granted(hold) => hold_bytes(hold),
@@ -168,22 +168,21 @@ fn hold_bytes(hold: &Hold) -> usize {
     hold.lock.as_str().len() + hold.holder.len() + hold.owner.len() + hold.note.len() + hold.address.len()
 }
 
-/// An event with its place.
+/// Event with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
-    /// Where it stands.
+pub struct StoredEvent {
+    /// Position.
     pub at: EventPosition,
-    /// When it happened, in milliseconds since 1970, by the log.
+    /// Time in milliseconds since 1970, by the log.
     pub time_ms: u64,
-    /// What happened.
+    /// Event.
     pub event: SessionEvent,
 }
 
-/// Why nobody can be told of a session's events any more where it follows them. It may begin again, here or elsewhere, after
-/// what it was told last.
+/// Reason why a stream has ended. It can begin again, here or elsewhere, after the last event that it delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StreamLost {
-    /// Something was let go before it was taken.
+    /// Events were removed before the stream read them.
     #[error("events were not taken for so long that some were let go")]
     TooSlow,
     /// This node caught up by a snapshot.
@@ -194,39 +193,39 @@ pub enum StreamLost {
     NodeStops,
 }
 
-/// Too many follow sessions.
+/// A maximum number of streams is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyStreams {
-    /// This one.
+    /// Of the session.
     #[error("the session has {limit} streams of events at this node, and may not have more")]
     OfSession {
-        /// How many there may be.
+        /// Maximum number.
         limit: usize,
     },
-    /// All of this node.
+    /// Of the node.
     #[error("this node has {limit} streams of events, and may not have more")]
     OfNode {
-        /// How many there may be.
+        /// Maximum number.
         limit: usize,
     },
 }
 
-/// How much there is of what.
+/// Numbers of streams and events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SessionEventCounts {
-    /// Those who follow sessions now.
+    /// Open streams.
     pub streams: usize,
-    /// Events that are kept now.
+    /// Stored events.
     pub kept: usize,
-    /// What they take.
+    /// Memory of the stored events, in bytes.
     pub kept_bytes: usize,
-    /// Events that were told since this node has started.
+    /// Events that were delivered since the node started.
     pub told: u64,
-    /// How often somebody came back after something that is not known here any more.
+    /// Streams that could not resume at their position.
     pub resets: u64,
 }
 
-/// What is kept, and who follows.
+/// Stored events, and the streams that read them.
 #[derive(Debug)]
 pub struct SessionEvents {
     config: SessionEventsConfig,
@@ -237,10 +236,10 @@ pub struct SessionEvents {
 
 #[derive(Debug)]
 struct State {
-    /// Of what happened after this, everything is kept.
+    /// Everything that happened after this position is stored.
     complete_after: EventPosition,
-    kept: HashMap<SessionId, VecDeque<Kept>>,
-    /// Whose the kept ones are, the oldest first, and what each takes.
+    kept: HashMap<SessionId, VecDeque<StoredEvent>>,
+    /// Sessions of the stored events, the oldest first, and the memory of each event.
     order: VecDeque<(SessionId, usize)>,
     bytes: usize,
     followers: HashMap<SessionId, Vec<Follower>>,
@@ -253,13 +252,13 @@ struct State {
 struct Follower {
     number: u64,
     wake: Arc<Notify>,
-    /// What was told last.
+    /// Position of the last delivered event.
     told: EventPosition,
     lost: Option<StreamLost>,
 }
 
 impl SessionEvents {
-    pub(super) fn new(config: SessionEventsConfig) -> Self {
+    pub(crate) fn new(config: SessionEventsConfig) -> Self {
         Self {
             config,
             state: Mutex::new(State {
@@ -277,9 +276,9 @@ impl SessionEvents {
         }
     }
 
-    /// Keeps what one command did to sessions, and wakes those who follow them. Call it while the state is locked.
-    pub fn happened(&self, zxid: Zxid, time_ms: u64, events: &[Event]) {
-        // Most commands of most users have to do with no session's locks.
+    /// Stores the events of one command, and wakes the streams of the sessions. Call it while the state is locked.
+    pub fn add(&self, zxid: Zxid, time_ms: u64, events: &[Event]) {
+        // Most commands concern no session's locks.
         if !events.iter().any(concerns_a_session) {
             return;
         }
@@ -292,15 +291,15 @@ impl SessionEvents {
             };
             number += 1;
             let at = EventPosition { zxid, number };
-            state.keep(session, Kept { at, time_ms, event });
+            state.keep(session, StoredEvent { at, time_ms, event });
         }
         while state.order.len() > self.config.backlog || state.bytes > self.config.backlog_bytes {
-            state.let_one_go();
+            state.remove_oldest();
         }
     }
 
-    /// The state was replaced by one that stands at `zxid`: what happened before is not known.
-    pub(super) fn state_replaced(&self, zxid: Zxid) {
+    /// Removes all events and ends all streams: the state was replaced by one at `zxid`, and what happened before it is unknown.
+    pub(crate) fn state_replaced(&self, zxid: Zxid) {
         let mut state = self.state.lock();
         state.complete_after = EventPosition::all_of(zxid);
         state.kept = HashMap::new();
@@ -309,31 +308,31 @@ impl SessionEvents {
         state.lose_all(StreamLost::StateReplaced);
     }
 
-    /// Lets everybody go, and those who come later.
-    pub(super) fn stop(&self) {
+    /// Ends all streams, and those that begin later.
+    pub(crate) fn stop(&self) {
         let mut state = self.state.lock();
         state.is_stopped = true;
         state.lose_all(StreamLost::NodeStops);
     }
 
-    /// Whether all that happened after `position` is kept.
+    /// Returns whether everything that happened after `position` is stored.
     pub fn knows_all_after(&self, position: EventPosition) -> bool {
         position >= self.state.lock().complete_after
     }
 
-    /// Whether something is kept that happened to the session after `position`.
+    /// Returns whether an event of the session after `position` is stored.
     pub fn has_any_after(&self, session: SessionId, position: EventPosition) -> bool {
         let state = self.state.lock();
         let last = state.kept.get(&session).and_then(VecDeque::back);
         last.is_some_and(|kept| kept.at > position)
     }
 
-    /// Follows a session from after `told` on. Call it while the state is locked.
+    /// Begins a stream of a session's events after `told`. Call it while the state is locked.
     pub fn follow(
         self: &Arc<Self>,
         session: SessionId,
         told: EventPosition,
-    ) -> Result<Following, TooManyStreams> {
+    ) -> Result<SessionEventStream, TooManyStreams> {
         let mut state = self.state.lock();
         let limit = self.config.streams_per_node;
         if state.streams >= limit {
@@ -354,9 +353,9 @@ impl SessionEvents {
         });
         state.next_follower += 1;
         state.streams += 1;
-        // What is there already is looked at first.
+        // The stream first reads what is stored already.
         wake.notify_one();
-        Ok(Following {
+        Ok(SessionEventStream {
             events: self.clone(),
             session,
             number,
@@ -364,17 +363,17 @@ impl SessionEvents {
         })
     }
 
-    /// Somebody came back after something that is not known here any more.
+    /// Counts a stream that could not resume at its position.
     pub fn count_reset(&self) {
         self.resets.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether anybody follows a session.
+    /// Returns whether there is a stream.
     pub fn are_followed(&self) -> bool {
         self.state.lock().streams > 0
     }
 
-    /// How much there is of what.
+    /// Returns the numbers of streams and events.
     pub fn counts(&self) -> SessionEventCounts {
         let state = self.state.lock();
         SessionEventCounts {
@@ -388,7 +387,7 @@ impl SessionEvents {
 }
 
 impl State {
-    fn keep(&mut self, session: SessionId, kept: Kept) {
+    fn keep(&mut self, session: SessionId, kept: StoredEvent) {
         let bytes = kept.event.bytes();
         self.kept.entry(session).or_default().push_back(kept);
         self.order.push_back((session, bytes));
@@ -398,11 +397,11 @@ impl State {
         }
     }
 
-    /// Lets the oldest go.
-    fn let_one_go(&mut self) {
+    /// Removes the oldest event.
+    fn remove_oldest(&mut self) {
         let (session, bytes) = self.order.pop_front().expect("there is too much");
-        let of_session = self.kept.get_mut(&session).expect("it stands in the order");
-        let gone = of_session.pop_front().expect("it stands in the order");
+        let of_session = self.kept.get_mut(&session).expect("it is in the order");
+        let gone = of_session.pop_front().expect("it is in the order");
         if of_session.is_empty() {
             self.kept.remove(&session);
         }
@@ -429,19 +428,19 @@ impl Follower {
     }
 }
 
-/// One who follows a session. Dropped, it does not any more.
+/// Stream of a session's events. Dropping it ends the stream.
 #[derive(Debug)]
-pub struct Following {
+pub struct SessionEventStream {
     events: Arc<SessionEvents>,
     session: SessionId,
     number: u64,
     wake: Arc<Notify>,
 }
 
-impl Following {
-    /// What has happened since it was asked last, at most `limit` of it, and whether there is more. `until` is where the state
-    /// stands, which is locked: if there is no more, that is what is told by then.
-    pub fn take(&self, until: Zxid, limit: usize) -> Result<(Vec<Kept>, bool), StreamLost> {
+impl SessionEventStream {
+    /// Returns the next events, at most `limit`, and whether there are more. `until` is the position of the state, which is locked: without
+    /// more events the stream is at that position.
+    pub fn take(&self, until: Zxid, limit: usize) -> Result<(Vec<StoredEvent>, bool), StreamLost> {
         let mut state = self.events.state.lock();
         let State { kept, followers, .. } = &mut *state;
         let followers = followers.get_mut(&self.session).into_iter().flatten();
@@ -467,13 +466,13 @@ impl Following {
         Ok((taken, more))
     }
 
-    /// Waits until there may be something new. Given up, it misses nothing.
+    /// Waits until there may be new events. A cancelled wait misses nothing.
     pub async fn changed(&self) {
         self.wake.notified().await;
     }
 }
 
-impl Drop for Following {
+impl Drop for SessionEventStream {
     fn drop(&mut self) {
         let mut state = self.events.state.lock();
         if let Some(followers) = state.followers.get_mut(&self.session) {
@@ -490,11 +489,11 @@ fn concerns_a_session(event: &Event) -> bool {
     !matches!(event, Event::Znode(_))
 }
 
-/// Whose event it is and what it says to its session; `None`: nothing, or nothing that another one does not say.
-pub(super) fn translate(event: &Event, before: Option<&Event>) -> Option<(SessionId, SessionEvent)> {
+/// Returns the session of an event, and the event of the session; `None` if it concerns no session, or another event tells the same.
+pub(crate) fn translate(event: &Event, before: Option<&Event>) -> Option<(SessionId, SessionEvent)> {
     match event {
         Event::HoldBegan(hold) => Some((hold.session, SessionEvent::Granted(hold.clone()))),
-        // It goes on with a new token, which is told next.
+        // The session still holds, with a new token, which the next event has.
         Event::HoldEnded {
             how: ContenderEnd::Upgraded,
             ..
@@ -503,7 +502,7 @@ pub(super) fn translate(event: &Event, before: Option<&Event>) -> Option<(Sessio
             let (hold, how, by) = (hold.clone(), how.clone(), by.clone());
             Some((hold.session, SessionEvent::Lost { hold, how, by }))
         }
-        // The end of a holder, which was just told.
+        // The hold of this contender has ended, which the event before has.
         Event::ContenderEnded { holder, lock, .. }
             if matches!(before, Some(Event::HoldEnded { hold, .. })
                 if *hold.holder == **holder && hold.lock == *lock) =>
@@ -519,7 +518,7 @@ pub(super) fn translate(event: &Event, before: Option<&Event>) -> Option<(Sessio
             let (lock, holder, how) = (lock.clone(), holder.clone(), how.clone());
             Some((*session, SessionEvent::LeftQueue { lock, holder, how }))
         }
-        // An upgrade, which is a grant.
+        // An upgrade is a grant.
         Event::ModeChanged { grant, .. } if grant.mode == LockMode::Exclusive => None,
         Event::ModeChanged { session, grant } => Some((*session, SessionEvent::Downgraded(grant.clone()))),
         Event::RevokeRequested {
@@ -542,7 +541,7 @@ pub(super) fn translate(event: &Event, before: Option<&Event>) -> Option<(Sessio
             Some((*session, SessionEvent::Ended { expired }))
         }
         Event::Znode(_)
-        // Told by the beginning of the hold, as grants without a wait are.
+        // The beginning of the hold has the same, as for grants without a wait.
         | Event::Granted { .. }
         | Event::UpgradeWithdrawn { .. }
         | Event::SoftQuotaPassed { .. }

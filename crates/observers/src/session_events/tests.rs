@@ -1,4 +1,4 @@
-//! Whoever follows a session is told each event once, in order, or that something is missing.
+//! A stream delivers each event of its session once, in order, or reports that events are missing.
 
 use super::*;
 
@@ -55,7 +55,7 @@ fn over(session: SessionId, how: ContenderEnd) -> [Event; 2] {
 /// One grant to the session at each of the positions.
 fn happen(events: &SessionEvents, session: SessionId, zxids: std::ops::RangeInclusive<u64>) {
     for zxid in zxids {
-        events.happened(Zxid(zxid), 7, &[granted(session, zxid)]);
+        events.add(Zxid(zxid), 7, &[granted(session, zxid)]);
     }
 }
 
@@ -63,12 +63,12 @@ fn after(text: &str) -> EventPosition {
     text.parse().unwrap()
 }
 
-fn ids(taken: &[Kept]) -> Vec<String> {
+fn ids(taken: &[StoredEvent]) -> Vec<String> {
     taken.iter().map(|kept| kept.at.to_string()).collect()
 }
 
 #[test]
-fn positions_are_read_as_they_are_written_and_stand_in_order() {
+fn positions_parse_as_they_print_and_are_ordered() {
     let all = ["0", "3.0", "3.1", "3.17", "3.w0", "3.w9", "3", "4.1"];
     for pair in all.windows(2) {
         assert!(after(pair[0]) < after(pair[1]), "{pair:?}");
@@ -85,7 +85,7 @@ fn positions_are_read_as_they_are_written_and_stand_in_order() {
 }
 
 #[test]
-fn a_session_is_told_what_concerns_it_and_nobody_else() {
+fn a_session_gets_only_its_own_events() {
     let events = events(100);
     let follower = events.follow(ONE, after("0")).unwrap();
     let lost = over(TWO, ContenderEnd::Released);
@@ -95,7 +95,7 @@ fn a_session_is_told_what_concerns_it_and_nobody_else() {
     };
     let [_, left] = over(ONE, ContenderEnd::Withdrawn);
     let command = [&lost[0], &lost[1], &granted(ONE, 5), &left, &ended].map(Event::clone);
-    events.happened(Zxid(5), 7, &command);
+    events.add(Zxid(5), 7, &command);
     let (taken, more) = follower.take(Zxid(5), 10).unwrap();
     assert_eq!(ids(&taken), ["5.2", "5.3", "5.4"]);
     assert!(!more);
@@ -104,7 +104,7 @@ fn a_session_is_told_what_concerns_it_and_nobody_else() {
     assert_eq!(taken[2].event, SessionEvent::Ended { expired: true });
     let other = events.follow(TWO, after("0")).unwrap();
     let (taken, _) = other.take(Zxid(5), 10).unwrap();
-    assert_eq!(ids(&taken), ["5.1"], "the end of a hold is told once");
+    assert_eq!(ids(&taken), ["5.1"], "the end of a hold is one event");
     assert_eq!(events.counts().told, 4);
 }
 
@@ -126,8 +126,8 @@ fn an_upgrade_is_a_grant_and_no_loss() {
         grant: grant(mode),
     };
     let command = [upgraded, changed(LockMode::Exclusive), granted(ONE, 5)];
-    events.happened(Zxid(5), 7, &command);
-    events.happened(Zxid(6), 7, &[changed(LockMode::Shared)]);
+    events.add(Zxid(5), 7, &command);
+    events.add(Zxid(6), 7, &[changed(LockMode::Shared)]);
     let (taken, _) = follower.take(Zxid(6), 10).unwrap();
     let told: Vec<_> = taken.into_iter().map(|kept| kept.event).collect();
     let downgraded = SessionEvent::Downgraded(grant(LockMode::Shared));
@@ -135,7 +135,7 @@ fn an_upgrade_is_a_grant_and_no_loss() {
 }
 
 #[test]
-fn whoever_comes_back_goes_on_after_what_it_was_told() {
+fn stream_resumes_after_the_last_delivered_event() {
     let events = events(100);
     happen(&events, ONE, 1..=9);
     let follower = events.follow(ONE, after("4.1")).unwrap();
@@ -152,7 +152,7 @@ fn whoever_comes_back_goes_on_after_what_it_was_told() {
 }
 
 #[test]
-fn what_is_let_go_is_never_missed_in_silence() {
+fn stream_learns_of_removed_events() {
     let events = events(3);
     let (slow, quick) = (
         events.follow(ONE, after("0")).unwrap(),
@@ -161,7 +161,7 @@ fn what_is_let_go_is_never_missed_in_silence() {
     happen(&events, ONE, 1..=3);
     assert_eq!(quick.take(Zxid(3), 10).unwrap().0.len(), 3);
     assert!(events.knows_all_after(after("0")));
-    // Somebody else's event takes the place of the first.
+    // An event of another session takes the place of the first.
     happen(&events, TWO, 4..=4);
     assert_eq!(slow.take(Zxid(4), 10), Err(StreamLost::TooSlow));
     assert_eq!(slow.take(Zxid(4), 10), Err(StreamLost::TooSlow), "for good");
@@ -205,7 +205,7 @@ fn memory_is_bounded_whatever_happens() {
 }
 
 #[test]
-fn a_state_from_a_snapshot_tells_nothing_of_what_was_before() {
+fn a_state_from_a_snapshot_has_no_earlier_events() {
     let events = events(100);
     let follower = events.follow(ONE, after("0")).unwrap();
     happen(&events, ONE, 1..=1);
@@ -217,7 +217,7 @@ fn a_state_from_a_snapshot_tells_nothing_of_what_was_before() {
 }
 
 #[test]
-fn there_are_not_more_streams_than_may_be() {
+fn streams_are_bounded() {
     let events = events(100);
     let first = events.follow(ONE, after("0")).unwrap();
     let _second = events.follow(ONE, after("0")).unwrap();
@@ -233,7 +233,7 @@ fn there_are_not_more_streams_than_may_be() {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_woken() {
+async fn waiting_stream_is_woken() {
     let events = events(100);
     let follower = events.follow(ONE, after("0")).unwrap();
     follower.changed().await;

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use listener::{ConnectionCounts, ConnectionMetrics};
-use lock_node::metrics::sheet::{self, Instruments, Registry, Sheet};
+use lock_node::metrics::text_format::{self, Instruments, Registry, Sheet};
 
 /// Registers the connections of these listeners, each under its name, to be read at every scrape.
 pub fn register_connections(registry: &mut Registry, listeners: Vec<(&'static str, ConnectionMetrics)>) {
-    sheet::register(registry, ConnectionInstruments(listeners));
+    text_format::register(registry, ConnectionInstruments(listeners));
 }
 
 /// Name of the only listener that sheds requests under load; the administration listener does not.

@@ -14,7 +14,7 @@ use axum::http::header::{CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::Response;
 use lock_node::Node;
-use lock_node::metrics::sheet::{self, Registry};
+use lock_node::metrics::text_format::{self, Registry};
 use prometheus_client::encoding::text;
 
 use self::format::Format;
@@ -29,14 +29,14 @@ pub use connections::register_connections;
 /// Registers the metrics of the node, the process and the HTTP front end, to be read at every scrape.
 pub fn register(registry: &mut Registry, node: &Node, requests: &Arc<Requests>) {
     node.register_metrics(registry);
-    sheet::register(registry, requests.clone());
-    sheet::register(registry, process::Build);
-    sheet::register_unprefixed(registry, process::Process);
+    text_format::register(registry, requests.clone());
+    text_format::register(registry, process::Build);
+    text_format::register_unprefixed(registry, process::Process);
 }
 
 /// Registers the exporter of spans as a source of metrics.
 pub fn register_traces(registry: &mut Registry, tracing: Tracing) {
-    sheet::register(registry, tracing);
+    text_format::register(registry, tracing);
 }
 
 /// `GET /metrics`.

@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lock_node::metrics::sheet::{Instruments, Sheet};
+use lock_node::metrics::text_format::{Instruments, Sheet};
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::unistd::{SysconfVar, sysconf};
 

@@ -10,7 +10,7 @@ use axum::extract::{MatchedPath, Request};
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use lock_node::counters::{Classes, Counter, Histogram};
-use lock_node::metrics::sheet::{Instruments, Sheet};
+use lock_node::metrics::text_format::{Instruments, Sheet};
 use tokio::time::Instant;
 
 use crate::http::problem::Code;

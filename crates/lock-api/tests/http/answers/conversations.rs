@@ -42,7 +42,12 @@ pub async fn successes() -> BTreeSet<Answer> {
     }
     server.post(&of("/heartbeat"), json!({})).await.expect(200);
     server.follow(&session, "", None).await.expect("state").await;
-    server.look_on("", "").await.unwrap().expect("happened").await;
+    server
+        .subscribe_feed("", "")
+        .await
+        .unwrap()
+        .expect("happened")
+        .await;
     let own = holder(&acquire(&server, "a", &session, json!({"mode": "upgradeable"})).await);
     let with = |more: Value| {
         let mut body = json!({"session": session, "holder": own});
