@@ -281,7 +281,7 @@ pub async fn lose_watches(
         if known != now {
             known = now;
             if planted::is(Bug::LostWatches) {
-                replica.notifier.forget_watches();
+                replica.observers.notifier.forget_watches();
             }
         }
         tokio::select! {
@@ -300,7 +300,7 @@ fn take_up(replica: &Replica, term: u64, grace: Duration) {
         timeout: timeout(view.timeout_ms),
         silence: view.silence,
     });
-    replica.counters.locks.forget();
+    replica.observers.metrics.begin_term();
     replica.sessions.lead(term, Instant::now(), grace, sessions);
 }
 
@@ -599,8 +599,8 @@ mod tests {
     use crate::config::NodeConfig;
     use crate::envelope::Origin;
     use crate::runtime_config::RuntimeConfig;
-    use observers::config::{SessionEventsConfig, WatchConfig};
-    use observers::notifier::Notifier;
+    use observers::history_channel::HoldEventSender;
+    use observers::{Observers, ObserversConfig};
 
     const FEW: Limits = Limits {
         data_bytes: 10,
@@ -611,8 +611,8 @@ mod tests {
 
     fn replica() -> Arc<Replica> {
         let origin = Origin { node: 1, boot: 7 };
-        let notifier = Notifier::new(&WatchConfig::default(), &SessionEventsConfig::default(), 1);
-        Arc::new(Replica::new(origin, notifier, mpsc::unbounded_channel().0))
+        let observers = Observers::new(&ObserversConfig::default(), HoldEventSender::default(), 1);
+        Arc::new(Replica::new(origin, observers, mpsc::unbounded_channel().0))
     }
 
     #[tokio::test(start_paused = true)]

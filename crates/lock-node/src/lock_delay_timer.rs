@@ -3,7 +3,7 @@
 //! leader continues from there. Nothing here proposes anything, or reads a clock.
 //!
 //! So a lock is opened not before its delay after the loss was applied, and not later than that and two ticks; each change of leaders
-//! meanwhile adds an election and at most [`TOLD_EVERY`].
+//! meanwhile adds an election and at most [`PROGRESS_INTERVAL`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use tokio::time::Instant;
 use znode_store::{ClosedLock, LockName, Zxid};
 
 /// Locks told of by one command: each may let a queue in, and an entry is applied in one go.
-pub const MAX_TOLD_AT_ONCE: usize = 256;
+pub const MAX_LOCKS_AT_ONCE: usize = 256;
 
 /// Interval at which progress is proposed, and timeout of a proposal to open a lock. It is the maximum cost of a change of leaders, and one
 /// entry each time while locks are closed.
-pub const TOLD_EVERY: Duration = Duration::from_secs(1);
+pub const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Lock, the position at which it was closed, and the milliseconds since.
 pub type Passed = (LockName, Zxid, u32);
@@ -67,7 +67,7 @@ impl LockDelayTimer {
                 Count {
                     since: now,
                     before,
-                    tell: now + left.min(TOLD_EVERY),
+                    tell: now + left.min(PROGRESS_INTERVAL),
                 }
             });
             if count.tell <= now {
@@ -80,16 +80,16 @@ impl LockDelayTimer {
             still.insert(key, count);
         }
         self.counted = still;
-        let told: Vec<_> = over.into_iter().chain(running).take(MAX_TOLD_AT_ONCE).collect();
+        let told: Vec<_> = over.into_iter().chain(running).take(MAX_LOCKS_AT_ONCE).collect();
         let told = told.into_iter().map(|(key, passed, delay)| {
             let left = delay.saturating_sub(passed);
             let count = self.counted.get_mut(&key).expect("it is closed");
             // When its time is over: the proposal may be lost.
             count.tell = now
                 + if left.is_zero() {
-                    TOLD_EVERY
+                    PROGRESS_INTERVAL
                 } else {
-                    left.min(TOLD_EVERY)
+                    left.min(PROGRESS_INTERVAL)
                 };
             let passed_ms = u32::try_from(passed.as_millis()).unwrap_or(u32::MAX);
             (key.0, key.1, passed_ms)
@@ -188,17 +188,17 @@ mod tests {
             delay_ms,
             passed_ms: 0,
         };
-        let half = MAX_TOLD_AT_ONCE as u64 / 2 + 1;
+        let half = MAX_LOCKS_AT_ONCE as u64 / 2 + 1;
         let mut left: Vec<_> = (0..half).map(|at| crowd(at, 60_000)).collect();
         left.extend((half..2 * half).map(|at| crowd(at, 1_000)));
         assert_eq!(delays.look(Some(1), left.clone(), start), None);
         let at = start + ms(1_000);
         let (_, first) = delays.look(Some(1), left.clone(), at).unwrap();
-        assert_eq!(first.len(), MAX_TOLD_AT_ONCE);
+        assert_eq!(first.len(), MAX_LOCKS_AT_ONCE);
         assert!(first[..half as usize].iter().all(|(_, at, _)| at.0 >= half));
         left.truncate(half as usize);
         let (_, second) = delays.look(Some(1), left.clone(), at + ms(1)).unwrap();
-        assert_eq!(second.len(), 2 * half as usize - MAX_TOLD_AT_ONCE);
+        assert_eq!(second.len(), 2 * half as usize - MAX_LOCKS_AT_ONCE);
         assert_eq!(delays.look(Some(1), left, at + ms(2)), None);
     }
 }

@@ -94,7 +94,7 @@ impl SessionStream {
         look: impl FnOnce(&mut StreamLook<'_>) -> Result<T, E>,
     ) -> Result<(T, Self), E> {
         let store = replica.store.read();
-        let events = &replica.notifier.sessions;
+        let events = &replica.observers.session_events;
         let begin = match after {
             None => StreamBegin::New,
             Some(after) if after.zxid() <= store.zxid() && events.knows_all_after(after) => {
@@ -121,7 +121,7 @@ impl SessionStream {
         }
         let mut looking = StreamLook {
             store: &store,
-            notifier: &replica.notifier,
+            notifier: &replica.observers.notifier,
             begin,
             watchers: Vec::new(),
             fired: Vec::new(),

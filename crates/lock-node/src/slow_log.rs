@@ -13,7 +13,7 @@ use raft_log::sync::{Mutex, RwLock};
 const TARGET: &str = "lockgate::slow";
 
 /// Maximum number of lines in a period; the others are counted. That shows a pattern, and fills no disk.
-const TOLD: u32 = 20;
+const MAX_LINES: u32 = 20;
 
 /// The while.
 const EVERY: Duration = Duration::from_secs(10);
@@ -102,7 +102,7 @@ impl SlowLog {
         if lately.since.is_none_or(|since| since.elapsed() >= EVERY) {
             (lately.since, lately.told) = (Some(Instant::now()), 0);
         }
-        if lately.told >= TOLD {
+        if lately.told >= MAX_LINES {
             lately.left_out += 1;
             return None;
         }
@@ -131,7 +131,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_flood_of_slow_requests_is_counted_and_not_told() {
         let log = SlowLog::new(Some(Duration::from_millis(5)));
-        for _ in 0..TOLD {
+        for _ in 0..MAX_LINES {
             assert_eq!(log.admit(), Some(0));
         }
         for _ in 0..1000 {

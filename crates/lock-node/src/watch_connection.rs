@@ -23,7 +23,7 @@ pub struct WatchConnection {
 
 impl WatchConnection {
     pub(crate) fn new(replica: Arc<Replica>, caller: Identities) -> Self {
-        let notifier = replica.notifier.connect(caller);
+        let notifier = replica.observers.notifier.connect(caller);
         Self { replica, notifier }
     }
 
@@ -35,7 +35,10 @@ impl WatchConnection {
         caller: Identities,
     ) -> Result<Self, WatchesLost> {
         let store = replica.store.read();
-        let notifier = replica.notifier.connect_session(&store, session, since, caller)?;
+        let notifier = replica
+            .observers
+            .notifier
+            .connect_session(&store, session, since, caller)?;
         drop(store);
         Ok(Self { replica, notifier })
     }

@@ -9,7 +9,9 @@
 //! | [`session_events`] | stores the events of sessions, for streams that resume |
 //! | [`event_feed`] | stores the latest events of all locks and sessions, for dashboards |
 //! | [`history_channel`], [`history`] | write past holders of locks to the index of `lock-history`, by a thread |
-//! | [`lock_metrics`] | counts grants, waits and holds, and how they end |
+//! | [`event_metrics`] | counts grants, waits, holds and sessions, and how they end |
+//!
+//! [`Observers::command_applied`] has the order in which they get the events of a command.
 //!
 //! Nothing waits for an observer: what it does not fetch is bounded, and it learns when something was missed. Nothing here is replicated.
 //!
@@ -24,4 +26,7 @@ pub mod session_events;
 pub mod event_feed;
 pub mod history_channel;
 pub mod history;
-pub mod lock_metrics;
+pub mod event_metrics;
+mod observers;
+
+pub use self::observers::{ObservedEntry, Observers, ObserversConfig};

@@ -37,6 +37,7 @@ impl Instruments for NodeMetrics {
         storage::write(sheet, &self.node, &status)?;
         state::write(sheet, &self.node, &status)?;
         clock::write(sheet, &self.node)?;
-        self.node.counters().write(sheet, self.node.raft().counters())
+        self.node.counters().write(sheet, self.node.raft().counters())?;
+        self.node.observers().metrics.write(sheet)
     }
 }

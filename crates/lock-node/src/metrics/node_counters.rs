@@ -3,14 +3,12 @@
 use std::fmt;
 
 use tokio::time::Instant;
-use znode_store::Event;
 
 use super::config::MetricsConfig;
 use crate::pending_proposals::Times;
 use crate::slow_log::SlowLog;
 use instruments::counters::{Classes, Counter, Histogram, Longest};
 use instruments::text_format::Sheet;
-use observers::lock_metrics::LockCounters;
 use raft_node::counters::RaftCounters;
 
 /// End of a proposal for its caller.
@@ -60,8 +58,6 @@ pub struct NodeCounters {
     pub applied_longest: Longest,
     /// Longest recent time for which a reader kept the state locked.
     pub read_longest: Longest,
-    /// Counters of locks.
-    pub locks: LockCounters,
     /// Log of slow requests.
     pub slow: SlowLog,
     ended: [Counter; Ended::ALL.len()],
@@ -69,9 +65,6 @@ pub struct NodeCounters {
     committed: Histogram,
     replied: Histogram,
     all: Histogram,
-    sessions_opened: Counter,
-    sessions_closed: Counter,
-    sessions_expired: Counter,
 }
 
 impl Default for NodeCounters {
@@ -89,28 +82,12 @@ impl NodeCounters {
             applying: latency(),
             applied_longest: Longest::default(),
             read_longest: Longest::default(),
-            locks: LockCounters::new(&config.lock_prefixes),
             slow: SlowLog::new(config.slow),
             ended: Default::default(),
             queued: latency(),
             committed: latency(),
             replied: latency(),
             all: latency(),
-            sessions_opened: Counter::default(),
-            sessions_closed: Counter::default(),
-            sessions_expired: Counter::default(),
-        }
-    }
-
-    /// Takes what one command did to sessions. As with locks, only the leader counts.
-    pub fn follow_sessions(&self, events: &[Event]) {
-        for event in events {
-            match event {
-                Event::SessionOpened(_) => self.sessions_opened.up(),
-                Event::SessionEnded { expired: true, .. } => self.sessions_expired.up(),
-                Event::SessionEnded { expired: false, .. } => self.sessions_closed.up(),
-                _ => {}
-            }
         }
     }
 
@@ -162,17 +139,6 @@ impl NodeCounters {
             ("reply", &self.replied),
         ];
         let stages = stages.map(|(stage, times)| ([("stage", stage)], times.measured()));
-        sheet.histograms("proposal_stage_duration_seconds", help, stages)?;
-
-        let help = "Sessions that were opened";
-        sheet.counter("sessions_opened", help, self.sessions_opened.get())?;
-        let help = "Sessions that ended, at their owner's wish or for want of heartbeats";
-        let ended = [
-            ("closed", &self.sessions_closed),
-            ("expired", &self.sessions_expired),
-        ];
-        let ended = ended.map(|(reason, counter)| ([("reason", reason)], counter.get()));
-        sheet.counters("sessions_ended", help, ended)?;
-        self.locks.write(sheet)
+        sheet.histograms("proposal_stage_duration_seconds", help, stages)
     }
 }

@@ -49,9 +49,9 @@ pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) 
 
 fn below_prefixes(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
     let counted: Vec<(&str, LockCounts)> = node
-        .counters()
-        .locks
-        .prefixes()
+        .observers()
+        .metrics
+        .lock_prefixes()
         .map(|prefix| (prefix, count_below(node, prefix)))
         .collect();
     let each = |of: fn(&LockCounts) -> usize| {

@@ -41,7 +41,7 @@ impl Node {
             for what in observer.see(leader, self.committed_members(), raft.cluster_alarms()) {
                 let time_ms = self.now_ms();
                 self.inner.cluster_events.add(ClusterEvent { time_ms, what });
-                self.inner.replica.notifier.recent.changed();
+                self.inner.replica.observers.feed.changed();
             }
             tokio::select! {
                 changed = view.changed() => if changed.is_err() { return },

@@ -34,7 +34,7 @@ impl Node {
     /// Subscribes to the events of all locks and sessions. The receiver changes when there may be new events; read them with
     /// [`Node::happenings`].
     pub fn subscribe_feed(&self) -> Result<watch::Receiver<u64>, TooManyFeedSubscribers> {
-        self.inner.replica.notifier.recent.subscribe()
+        self.inner.replica.observers.feed.subscribe()
     }
 
     /// Returns the latest `count` events of the feed after `after` that match `is_meant`, with a read of the state behind them. The caller
@@ -48,13 +48,13 @@ impl Node {
     ) -> T {
         // With the state locked no command is half told.
         self.read(|store| {
-            let happenings = self.inner.replica.notifier.recent.after(after, count, is_meant);
+            let happenings = self.inner.replica.observers.feed.after(after, count, is_meant);
             look(store, happenings)
         })
     }
 
     /// Returns the numbers of streams and of stored events.
     pub fn session_event_counts(&self) -> SessionEventCounts {
-        self.inner.replica.notifier.sessions.counts()
+        self.inner.replica.observers.session_events.counts()
     }
 }

@@ -2,6 +2,8 @@
 
 use futures_util::future::BoxFuture;
 
+use raft_node::replicated_state::ReplicatedState;
+
 use super::Node;
 
 impl Node {
@@ -29,9 +31,8 @@ impl Node {
         inner.raft.end_tasks().await;
         waits_for("Raft, and its writes to the log");
         inner.raft.shut_down().await;
-        inner.replica.calls.stop();
-        inner.replica.notifier.stop();
-        inner.replica.stop_tap();
+        inner.replica.end_waits();
+        inner.replica.observers.end_history();
         waits_for("the lock history's disk");
         if let Some(history) = inner.history.clone() {
             let stopped = raft_node::blocking::run(move || history.stop()).await;
@@ -48,8 +49,7 @@ impl Node {
     pub(super) async fn refuse_when_failed(self) {
         tokio::select! {
             _ = self.failed() => {
-                self.inner.replica.calls.stop();
-                self.inner.replica.notifier.stop();
+                self.inner.replica.end_waits();
             }
             () = self.inner.raft.stop_token().cancelled() => {}
         }

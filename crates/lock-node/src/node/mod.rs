@@ -37,6 +37,7 @@ use crate::replica::Replica;
 use crate::request_error::{HeartbeatError, OpenSessionError, ProposeError};
 use crate::runtime_config::{RuntimeConfig, SharedRuntimeConfig};
 use crate::watch_connection::WatchConnection;
+use observers::Observers;
 use observers::history::History;
 use observers::notifier::{ArmedWatches, GrantWait, Watcher, WatchesLost};
 use raft_log::sync::Mutex;
@@ -343,7 +344,7 @@ impl Node {
         look: impl FnOnce(&Store) -> T,
     ) -> Result<(T, Watcher), TooManyWatches> {
         let store = self.inner.replica.look();
-        let watcher = self.inner.replica.notifier.watch(path, kind, caller)?;
+        let watcher = self.inner.replica.observers.notifier.watch(path, kind, caller)?;
         Ok((look(&store), watcher))
     }
 
@@ -366,22 +367,22 @@ impl Node {
     /// Returns a receiver that changes when access rights do, by what this node has applied: for long-lived connections. It changes before
     /// the new state is readable, so read the state after each change, and once after subscribing.
     pub fn access_changes(&self) -> watch::Receiver<u64> {
-        self.inner.replica.notifier.access_changes()
+        self.inner.replica.observers.notifier.access_changes()
     }
 
     /// Returns the numbers of watches on this node.
     pub fn watch_counts(&self) -> WatchCounts {
-        self.inner.replica.notifier.watch_counts()
+        self.inner.replica.observers.notifier.watch_counts()
     }
 
     /// Returns the number of watchers on this node with at least one watch.
     pub fn watching(&self) -> usize {
-        self.inner.replica.notifier.watching()
+        self.inner.replica.observers.notifier.watching()
     }
 
     /// Returns a copy of all watches on this node, for administrators. The watches of one watcher are of one moment; those of all are not.
     pub fn armed_watches(&self) -> Vec<ArmedWatches> {
-        self.inner.replica.notifier.armed()
+        self.inner.replica.observers.notifier.armed()
     }
 
     /// Waits for a contender that was queued. If it is granted already the verdict is ready; if it is gone
@@ -403,6 +404,10 @@ impl Node {
 
     pub(crate) fn raft(&self) -> &RaftNode {
         &self.inner.raft
+    }
+
+    pub(crate) fn observers(&self) -> &Observers {
+        &self.inner.replica.observers
     }
 
     pub(crate) fn counters(&self) -> &NodeCounters {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use futures_util::future::BoxFuture;
 use observers::history::History;
 use observers::history_channel::HoldEventSender;
-use observers::notifier::Notifier;
+use observers::{Observers, ObserversConfig};
 use raft_log::sync::Mutex;
 use raft_log::{Disk, RealDisk};
 use raft_node::peers::stream::PeerListener;
@@ -105,27 +105,28 @@ impl Node {
             boot: random_u64(),
         };
         let (queue, proposals) = mpsc::unbounded_channel();
-        let (tap, history) = match keeps_history {
+        let (hold_events, history) = match keeps_history {
             true => {
-                let (tap, end, meter) = HoldEventSender::new();
-                (tap, Some((end, meter)))
+                let (sender, receiver, progress) = HoldEventSender::new();
+                (sender, Some((receiver, progress)))
             }
             false => (HoldEventSender::default(), None),
         };
-        let replica = Replica::new(
-            origin,
-            Notifier::new(&config.watches, &config.events, random_u64()),
-            queue.clone(),
-        )
-        .with_meters(Arc::new(NodeCounters::new(&config.metrics)))
-        .with_clock(storage.clock().clone())
-        .with_tap(tap);
+        let observers = ObserversConfig {
+            watches: config.watches.clone(),
+            events: config.events.clone(),
+            lock_prefixes: config.metrics.lock_prefixes.clone(),
+        };
+        let observers = Observers::new(&observers, hold_events, random_u64());
+        let replica = Replica::new(origin, observers, queue.clone())
+            .with_counters(Arc::new(NodeCounters::new(&config.metrics)))
+            .with_clock(storage.clock().clone());
         let replica = Arc::new(replica);
-        let history = history.map(|(end, meter)| {
+        let history = history.map(|(receiver, progress)| {
             let dir = config.raft.data_dir.join(HISTORY_DIR);
             let bounds = config.history.bounds.clone();
             let holders = Arc::downgrade(&replica);
-            History::start(dir, storage.disk_id().0, bounds, end, meter, holders)
+            History::start(dir, storage.disk_id().0, bounds, receiver, progress, holders)
         });
         let history = history.transpose().map_err(|source| StartError::Io {
             what: "cannot start the thread of the lock history".to_owned(),

@@ -23,10 +23,9 @@ use crate::metrics::node_counters::NodeCounters;
 use crate::pending_proposals::{Applying, PendingProposals};
 use crate::sessions::SessionTracker;
 use fault_injection::fail_step;
+use observers::Observers;
 use observers::history::Holders;
-use observers::history_channel::HoldEventSender;
-use observers::lock_metrics::times_out;
-use observers::notifier::{GrantWait, Notifier, WaitOutcome};
+use observers::notifier::{GrantWait, WaitOutcome};
 use raft_log::sync::{RwLock, RwLockReadGuard};
 use raft_node::Proposal;
 use raft_node::audit::StateDigest;
@@ -50,8 +49,8 @@ pub struct Replica {
     pub origin: Origin,
     /// The tree, sessions and locks. Readers hold it shortly; the applier for one entry at a time.
     pub store: RwLock<Store>,
-    /// Watches and waits.
-    pub notifier: Arc<Notifier>,
+    /// Observers of what is applied.
+    pub observers: Observers,
     /// This node's unanswered proposals.
     pub calls: PendingProposals,
     /// Deadlines, while this node leads.
@@ -60,10 +59,8 @@ pub struct Replica {
     pub clock: Arc<ClusterClock>,
     /// Counters.
     pub counters: Arc<NodeCounters>,
-    /// Sender of hold events to the lock history.
-    tap: HoldEventSender,
     /// Detector of recent reads.
-    looks: RecentReads,
+    recent_reads: RecentReads,
     /// Digests of some earlier states.
     states: States,
     applied: AppliedPosition,
@@ -75,17 +72,16 @@ pub struct Replica {
 
 impl Replica {
     /// An empty state. Lost proposals go to `resubmit`, which is unbounded because the calls are bounded.
-    pub fn new(origin: Origin, notifier: Notifier, resubmit: mpsc::UnboundedSender<(u64, Bytes)>) -> Self {
+    pub fn new(origin: Origin, observers: Observers, resubmit: mpsc::UnboundedSender<(u64, Bytes)>) -> Self {
         Self {
             origin,
             store: RwLock::new(Store::new()),
-            notifier: Arc::new(notifier),
+            observers,
             calls: PendingProposals::default(),
             sessions: SessionTracker::default(),
             clock: Arc::default(),
             counters: Arc::default(),
-            tap: HoldEventSender::default(),
-            looks: RecentReads::default(),
+            recent_reads: RecentReads::default(),
             states: States::default(),
             applied: AppliedPosition::default(),
             generation: AtomicU64::new(0),
@@ -93,24 +89,14 @@ impl Replica {
         }
     }
 
-    /// Returns the replica with a sender of hold events.
-    pub(crate) fn with_tap(self, tap: HoldEventSender) -> Self {
-        Self { tap, ..self }
-    }
-
-    /// The same, by this clock.
+    /// Returns the replica with this clock.
     pub(crate) fn with_clock(self, clock: Arc<ClusterClock>) -> Self {
         Self { clock, ..self }
     }
 
-    /// The same, counting in `counters`.
-    pub(crate) fn with_meters(self, counters: Arc<NodeCounters>) -> Self {
+    /// Returns the replica with these counters.
+    pub(crate) fn with_counters(self, counters: Arc<NodeCounters>) -> Self {
         Self { counters, ..self }
-    }
-
-    /// Ends the hold events: nothing more will be applied.
-    pub fn stop_tap(&self) {
-        self.tap.stop();
     }
 
     /// Waits until the state fulfils `is_so`.
@@ -120,7 +106,7 @@ impl Replica {
 
     /// Locks the state for a reader outside.
     pub fn look(&self) -> RwLockReadGuard<'_, Store> {
-        self.looks.note();
+        self.recent_reads.note();
         self.store.read()
     }
 
@@ -129,8 +115,8 @@ impl Replica {
     pub fn is_awaited(&self) -> bool {
         self.applied.is_awaited()
             || !self.calls.is_empty()
-            || self.notifier.is_awaited()
-            || self.looks.were_lately(Instant::now())
+            || self.observers.are_awaited()
+            || self.recent_reads.were_lately(Instant::now())
     }
 
     /// Waits for a contender, or says at once what became of it. With `alone` it waits until a holder's upgrade is
@@ -138,7 +124,9 @@ impl Replica {
     pub fn wait_for_grant(&self, lock: &LockName, holder: &HolderId, alone: bool) -> GrantWait {
         let store = self.store.read();
         match store.contender_state(lock, holder) {
-            Some(ContenderState::Upgrades(_)) if alone => self.notifier.wait_for_grant(lock, holder),
+            Some(ContenderState::Upgrades(_)) if alone => {
+                self.observers.notifier.wait_for_grant(lock, holder)
+            }
             // An upgrade that was given up, elsewhere and under the same request.
             Some(ContenderState::Holds(grant)) if alone && grant.mode != LockMode::Exclusive => {
                 GrantWait::decided(WaitOutcome::Ended(ContenderEnd::Withdrawn))
@@ -146,7 +134,7 @@ impl Replica {
             Some(ContenderState::Holds(grant) | ContenderState::Upgrades(grant)) => {
                 GrantWait::decided(WaitOutcome::Granted(grant))
             }
-            Some(ContenderState::Waits(_)) => self.notifier.wait_for_grant(lock, holder),
+            Some(ContenderState::Waits(_)) => self.observers.notifier.wait_for_grant(lock, holder),
             None => GrantWait::decided(WaitOutcome::Lost),
         }
     }
@@ -155,7 +143,7 @@ impl Replica {
     pub fn wait_for_end(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
         let store = self.store.read();
         match store.contender_state(lock, holder) {
-            Some(_) => self.notifier.wait_for_end(lock, holder),
+            Some(_) => self.observers.notifier.wait_for_end(lock, holder),
             None => GrantWait::decided(WaitOutcome::Lost),
         }
     }
@@ -240,7 +228,7 @@ impl Replica {
             let before = std::mem::replace(&mut *store, restored);
             self.generation.fetch_add(1, Ordering::Relaxed);
             self.states.replaced();
-            self.notifier.state_replaced(&before, &store);
+            self.observers.state_replaced(&before, &store);
             #[cfg(feature = "simulation")]
             crate::simulation::ask(|host| host.replaced(at.into(), &store));
             self.sessions.replaced();
@@ -248,7 +236,7 @@ impl Replica {
         };
         self.calls.lose_sent();
         self.advance(at);
-        self.tap.replaced(before, zxid, time_ms)
+        self.observers.hand_over_former_state(before, zxid, time_ms)
     }
 }
 
@@ -289,7 +277,7 @@ impl ReplicatedState for Replica {
         };
         let now = Instant::now();
         // The leader alone counts what happens in the whole cluster.
-        let counts = self.sessions.leading_term().is_some();
+        let leads = self.sessions.leading_term().is_some();
         let mut answers: Vec<(u64, Applied)> = Vec::new();
         let (mut events, mut work) = (Vec::new(), EntryWork::default());
         #[cfg(feature = "simulation")]
@@ -298,7 +286,7 @@ impl ReplicatedState for Replica {
         }
         {
             let mut store = self.store.write();
-            let mut holds = self.tap.collect(&store);
+            let mut observed = self.observers.begin_entry(&store, leads);
             for bytes in &batch.envelopes {
                 let envelope = Envelope::decode(bytes)?;
                 // Nobody keeps somebody else's session alive.
@@ -315,7 +303,7 @@ impl ReplicatedState for Replica {
                 let on_record = asking.filter(|session| self.sessions.heard(*session, now));
                 let noted = noted_heartbeats(&envelope.request.command);
                 let opening = opened_timeout(&envelope.request.command);
-                let timed_out = counts && times_out(&envelope.request.command);
+                let timed_out = observed.times_out(&envelope.request.command);
                 #[cfg(feature = "failpoints")]
                 crate::command_fail_points::applying(&envelope.request.command);
                 let rules = command_versions::rules(envelope.version);
@@ -334,17 +322,9 @@ impl ReplicatedState for Replica {
                 }
                 self.follow_events(&applied, &events, opening, now, &store);
                 fail_step!("watch::before_dispatch");
-                self.notifier.dispatch(applied.zxid, &events, store.visibility());
-                self.notifier.sessions.add(applied.zxid, store.time_ms(), &events);
-                self.notifier.recent.add(applied.zxid, store.time_ms(), &events);
+                self.observers
+                    .command_applied(&mut observed, applied.zxid, &store, timed_out, &events);
                 fail_step!("watch::after_dispatch");
-                if counts && !events.is_empty() {
-                    self.counters.locks.follow(&store, timed_out, &events);
-                    self.counters.follow_sessions(&events);
-                }
-                if let Some(holds) = &mut holds {
-                    holds.follow(applied.zxid.0, store.time_ms(), &events);
-                }
                 #[cfg(feature = "simulation")]
                 if let Some(session) = asking.or(opened_session(&applied)) {
                     crate::simulation::ask(|host| host.heard(applied.zxid, session));
@@ -356,7 +336,7 @@ impl ReplicatedState for Replica {
                     answers.push((envelope.call, applied));
                 }
             }
-            self.tap.applied(holds, &store);
+            self.observers.entry_applied(observed, &store);
             self.states.applied(at.index, &store);
         }
         self.advance(at);
@@ -418,7 +398,7 @@ impl ReplicatedState for Replica {
 
     fn end_waits(&self) {
         self.calls.stop();
-        self.notifier.stop();
+        self.observers.end_waits();
     }
 }
 
@@ -465,7 +445,8 @@ mod tests {
     use super::*;
     use crate::admission::{Admission, AdmissionConfig};
     use crate::watch_connection::WatchConnection;
-    use observers::config::{SessionEventsConfig, WatchConfig};
+    use observers::ObserversConfig;
+    use observers::history_channel::HoldEventSender;
     use observers::notifier::WatchesLost;
     use raft_node::codec;
 
@@ -481,7 +462,7 @@ mod tests {
         Caller {
             replica: Arc::new(Replica::new(
                 ORIGIN,
-                Notifier::new(&WatchConfig::default(), &SessionEventsConfig::default(), 1),
+                Observers::new(&ObserversConfig::default(), HoldEventSender::default(), 1),
                 resubmit,
             )),
             again,
@@ -599,7 +580,7 @@ mod tests {
     async fn an_answered_caller_finds_the_event_already_there() {
         let caller = caller();
         let path = ZPath::parse("/a").unwrap();
-        let notifier = &caller.replica.notifier;
+        let notifier = &caller.replica.observers.notifier;
         let watcher = notifier
             .watch(&path, WatchKind::Data, Identities::none())
             .unwrap();
@@ -654,7 +635,7 @@ mod tests {
     async fn one_shot_watches_outlive_a_snapshot_that_replaces_the_state() {
         let caller = caller();
         let (come, never) = (ZPath::parse("/come").unwrap(), ZPath::parse("/never").unwrap());
-        let notifier = &caller.replica.notifier;
+        let notifier = &caller.replica.observers.notifier;
         let watcher = notifier
             .watch(&come, WatchKind::Data, Identities::none())
             .unwrap();
@@ -685,7 +666,7 @@ mod tests {
     async fn a_persistent_watch_is_lost_with_what_it_should_have_told() {
         let caller = caller();
         let root = ZPath::root();
-        let notifier = &caller.replica.notifier;
+        let notifier = &caller.replica.observers.notifier;
         let watcher = notifier
             .watch(&root, WatchKind::PersistentRecursive, Identities::none())
             .unwrap();

@@ -29,9 +29,7 @@ use self::connections::SessionConnections;
 pub use self::grants::{GrantWait, WaitOutcome};
 use self::grants::{Grants, Until};
 pub use self::notification_queue::{NotificationQueue, WatchesLost};
-use crate::config::{SessionEventsConfig, WatchConfig};
-use crate::event_feed::EventFeed;
-use crate::session_events::SessionEvents;
+use crate::config::WatchConfig;
 use raft_log::sync::Mutex;
 
 /// A watch that was armed for one notice. Dropping it disarms it.
@@ -119,15 +117,11 @@ pub struct Notifier {
     queue_bound: usize,
     /// Number of changes of access rights, or of states in which they may have changed.
     access: watch::Sender<u64>,
-    /// Session events and their streams.
-    pub sessions: Arc<SessionEvents>,
-    /// Event feed.
-    pub recent: EventFeed,
 }
 
 impl Notifier {
     /// Returns a notifier without watches and waits. The seed must be random.
-    pub fn new(config: &WatchConfig, events: &SessionEventsConfig, hash_seed: u64) -> Self {
+    pub fn new(config: &WatchConfig, hash_seed: u64) -> Self {
         Self {
             tables: Mutex::new(Tables {
                 watches: Watches::new(config.limits, hash_seed),
@@ -139,8 +133,6 @@ impl Notifier {
             }),
             queue_bound: config.backlog,
             access: watch::Sender::new(0),
-            sessions: Arc::new(SessionEvents::new(events.clone())),
-            recent: EventFeed::new(),
         }
     }
 
@@ -239,11 +231,8 @@ impl Notifier {
     /// Returns whether a local client waits for events, or is connected and may read at any time. Subscribers of the feed do not count:
     /// they get events a moment later.
     pub fn is_awaited(&self) -> bool {
-        let by_watcher_or_wait = {
-            let tables = self.tables.lock();
-            !tables.subscribers.is_empty() || !tables.grants.is_empty()
-        };
-        by_watcher_or_wait || self.sessions.are_followed()
+        let tables = self.tables.lock();
+        !tables.subscribers.is_empty() || !tables.grants.is_empty()
     }
 
     /// Returns the numbers of watches.
@@ -254,9 +243,6 @@ impl Notifier {
     /// Notifies the watchers and waiters that the events of one command concern, if `visibility` lets them see the event. The state is
     /// locked meanwhile, so the work is proportional to the waiters concerned and to the depth of the paths.
     pub fn dispatch(&self, zxid: Zxid, events: &[Event], visibility: Visibility<'_>) {
-        if events.is_empty() {
-            return;
-        }
         let mut tables = self.tables.lock();
         let tables = &mut *tables;
         for event in events {
@@ -314,8 +300,6 @@ impl Notifier {
     ///
     /// Call it while the state is locked. It looks at each watch once.
     pub fn state_replaced(&self, before: &Store, now: &Store) {
-        self.sessions.state_replaced(now.zxid());
-        self.recent.state_replaced(now.zxid());
         // The snapshot may bring other rights.
         self.access.send_modify(|changes| *changes += 1);
         let mut tables = self.tables.lock();
@@ -352,7 +336,6 @@ impl Notifier {
 
     /// Ends all waits without an answer, and those that begin later: the node stops.
     pub fn stop(&self) {
-        self.sessions.stop();
         let mut tables = self.tables.lock();
         tables.is_stopped = true;
         tables.grants.lose_all();

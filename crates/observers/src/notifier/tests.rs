@@ -7,7 +7,6 @@ use znode_store::{
 };
 use znode_watch::WatchLimits;
 
-use super::session_events::EventPosition;
 use super::*;
 
 fn path(text: &str) -> ZPath {
@@ -19,8 +18,7 @@ fn notifier_with(per_node: u32, backlog: usize) -> Arc<Notifier> {
         per_watcher: 3,
         per_node,
     };
-    let events = SessionEventsConfig::default();
-    Arc::new(Notifier::new(&WatchConfig { limits, backlog }, &events, 1))
+    Arc::new(Notifier::new(&WatchConfig { limits, backlog }, 1))
 }
 
 fn notifier() -> Arc<Notifier> {
@@ -435,11 +433,5 @@ async fn is_awaited_while_there_is_a_watcher_or_a_wait() {
     let wait = notifier.wait_for_grant(&lock, &"holder".to_owned());
     assert!(notifier.is_awaited(), "for a lock");
     drop(wait);
-    assert!(!notifier.is_awaited());
-    let stream = notifier
-        .sessions
-        .follow(SessionId(1), EventPosition::all_of(Zxid(1)));
-    assert!(notifier.is_awaited(), "for what happens to a session");
-    drop(stream);
     assert!(!notifier.is_awaited());
 }

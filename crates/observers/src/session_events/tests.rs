@@ -219,7 +219,9 @@ fn a_state_from_a_snapshot_has_no_earlier_events() {
 #[test]
 fn streams_are_bounded() {
     let events = events(100);
+    assert!(!events.are_followed());
     let first = events.follow(ONE, after("0")).unwrap();
+    assert!(events.are_followed());
     let _second = events.follow(ONE, after("0")).unwrap();
     let refused = events.follow(ONE, after("0")).unwrap_err();
     assert_eq!(refused, TooManyStreams::OfSession { limit: 2 });

@@ -53,7 +53,7 @@ impl World {
         };
         let mut events = Vec::new();
         let applied = self.store.apply(&entry, request, &mut events);
-        self.meters.follow(&self.store, timed_out, &events);
+        self.meters.count(&self.store, timed_out, &events);
         applied
     }
 
@@ -178,7 +178,7 @@ fn locks_below_a_prefix_are_counted_twice_and_others_once() {
         .meters
         .below
         .iter()
-        .map(|(_, meter)| meter.grants.get())
+        .map(|(_, counters)| counters.grants.get())
         .collect();
     assert_eq!(below, [2, 1]);
 }

@@ -1,4 +1,4 @@
-//! Metrics of locks: grants, waiting times, holding times, and how waits and holds end. For all locks, and for those below each configured
+//! Metrics of sessions and locks: openings and ends of sessions; grants, waiting times, holding times, and how waits and holds end. For all locks, and for those below each configured
 //! prefix.
 //!
 //! Every node applies every command, but only the leader counts, so that the sum over all nodes is right. Entries that are applied between
@@ -55,9 +55,67 @@ fn ends_waits(end: usize) -> bool {
     !matches!(ENDS[end], "released" | "upgraded")
 }
 
+/// Metrics of sessions and locks.
+#[derive(Debug)]
+pub struct EventMetrics {
+    sessions_opened: Counter,
+    sessions_closed: Counter,
+    sessions_expired: Counter,
+    locks: LockCounters,
+}
+
+impl EventMetrics {
+    /// Returns counters for all locks, and for those below `prefixes`.
+    pub fn new(prefixes: &[String]) -> Self {
+        Self {
+            sessions_opened: Counter::default(),
+            sessions_closed: Counter::default(),
+            sessions_expired: Counter::default(),
+            locks: LockCounters::new(prefixes),
+        }
+    }
+
+    /// Begins a leader term: holds whose beginning is stored may have ended in another node's term.
+    pub fn begin_term(&self) {
+        self.locks.begin_term();
+    }
+
+    /// Counts the events of one command. `timed_out`: see [`times_out`].
+    pub fn count(&self, store: &Store, timed_out: bool, events: &[Event]) {
+        for event in events {
+            match event {
+                Event::SessionOpened(_) => self.sessions_opened.up(),
+                Event::SessionEnded { expired: true, .. } => self.sessions_expired.up(),
+                Event::SessionEnded { expired: false, .. } => self.sessions_closed.up(),
+                _ => {}
+            }
+        }
+        self.locks.count(store, timed_out, events);
+    }
+
+    /// Returns the prefixes that are counted separately.
+    pub fn lock_prefixes(&self) -> impl Iterator<Item = &str> {
+        self.locks.below.iter().map(|(prefix, _)| prefix.as_str())
+    }
+
+    /// Writes the metrics.
+    pub fn write(&self, sheet: &mut Sheet<'_>) -> std::fmt::Result {
+        let help = "Sessions that were opened";
+        sheet.counter("sessions_opened", help, self.sessions_opened.get())?;
+        let help = "Sessions that ended, at their owner's wish or for want of heartbeats";
+        let ended = [
+            ("closed", &self.sessions_closed),
+            ("expired", &self.sessions_expired),
+        ];
+        let ended = ended.map(|(reason, counter)| ([("reason", reason)], counter.get()));
+        sheet.counters("sessions_ended", help, ended)?;
+        self.locks.write(sheet)
+    }
+}
+
 /// Counters of locks.
 #[derive(Debug)]
-pub struct LockCounters {
+struct LockCounters {
     all: LockCounterSet,
     below: Vec<(String, LockCounterSet)>,
     /// Beginnings of holds whose ends do not have them, by fencing token.
@@ -102,8 +160,7 @@ pub fn times_out(command: &Command) -> bool {
 }
 
 impl LockCounters {
-    /// Returns counters for all locks, and for those below `prefixes`.
-    pub fn new(prefixes: &[String]) -> Self {
+    fn new(prefixes: &[String]) -> Self {
         Self {
             all: LockCounterSet::default(),
             below: prefixes
@@ -114,13 +171,12 @@ impl LockCounters {
         }
     }
 
-    /// Begins a leader term: holds whose beginning is stored may have ended in another node's term.
-    pub fn forget(&self) {
+    fn begin_term(&self) {
         self.beginnings.lock().clear();
     }
 
     /// Counts the events of one command. `timed_out`: see [`times_out`].
-    pub fn follow(&self, store: &Store, timed_out: bool, events: &[Event]) {
+    fn count(&self, store: &Store, timed_out: bool, events: &[Event]) {
         // The end of a holder is two events, its hold's first.
         let mut held: Option<&Hold> = None;
         for event in events {
@@ -134,13 +190,13 @@ impl LockCounters {
                             beginnings.insert(hold.fencing_token.0, since_ms);
                         }
                     }
-                    self.of(&hold.lock, |meter| meter.grants.up());
+                    self.of(&hold.lock, |counters| counters.grants.up());
                 }
                 Event::Granted { grant, .. } => {
                     let came = store.contender_came_ms(&grant.lock, &grant.holder);
                     if let Some(came) = came {
                         let waited = store.time_ms().saturating_sub(came);
-                        self.of(&grant.lock, |meter| meter.waits.count(waited));
+                        self.of(&grant.lock, |counters| counters.waits.count(waited));
                     }
                 }
                 Event::HoldEnded { hold, how, .. } => {
@@ -151,10 +207,10 @@ impl LockCounters {
                     };
                     let since = hold.since_ms.or(known);
                     let lasted = since.map(|since| store.time_ms().saturating_sub(since));
-                    self.of(&hold.lock, |meter| {
-                        meter.holds_ended[end(how)].up();
+                    self.of(&hold.lock, |counters| {
+                        counters.holds_ended[end(how)].up();
                         if let Some(lasted) = lasted {
-                            meter.holds.count(lasted);
+                            counters.holds.count(lasted);
                         }
                     });
                 }
@@ -169,7 +225,7 @@ impl LockCounters {
                             ContenderEnd::Withdrawn if timed_out => TIMED_OUT,
                             how => end(how),
                         };
-                        self.of(lock, |meter| meter.waits_ended[end].up());
+                        self.of(lock, |counters| counters.waits_ended[end].up());
                     }
                 }
                 _ => {}
@@ -179,20 +235,14 @@ impl LockCounters {
 
     fn of(&self, lock: &LockName, count: impl Fn(&LockCounterSet)) {
         count(&self.all);
-        for (prefix, meter) in &self.below {
+        for (prefix, counters) in &self.below {
             if lock.as_str().starts_with(prefix.as_str()) {
-                count(meter);
+                count(counters);
             }
         }
     }
 
-    /// Returns the prefixes that are counted separately.
-    pub fn prefixes(&self) -> impl Iterator<Item = &str> {
-        self.below.iter().map(|(prefix, _)| prefix.as_str())
-    }
-
-    /// Writes the metrics.
-    pub fn write(&self, sheet: &mut Sheet<'_>) -> std::fmt::Result {
+    fn write(&self, sheet: &mut Sheet<'_>) -> std::fmt::Result {
         let all = &self.all;
         let help = "Locks that were granted, at once or after a wait";
         sheet.counter("lock_grants", help, all.grants.get())?;
@@ -221,26 +271,26 @@ impl LockCounters {
         let each = || {
             self.below
                 .iter()
-                .map(|(prefix, meter)| (("prefix", prefix.as_str()), meter))
+                .map(|(prefix, counters)| (("prefix", prefix.as_str()), counters))
         };
         let help = "The same as lock_grants, of the locks below a configured prefix";
-        let grants = each().map(|(prefix, meter)| ([prefix], meter.grants.get()));
+        let grants = each().map(|(prefix, counters)| ([prefix], counters.grants.get()));
         sheet.counters("lock_prefix_grants", help, grants)?;
         let help = "The same as lock_wait_duration, below a configured prefix";
-        let waits = each().map(|(prefix, meter)| ([prefix], meter.waits.measured()));
+        let waits = each().map(|(prefix, counters)| ([prefix], counters.waits.measured()));
         sheet.histograms("lock_prefix_wait_duration_seconds", help, waits)?;
         let help = "The same as lock_hold_duration, below a configured prefix";
-        let holds = each().map(|(prefix, meter)| ([prefix], meter.holds.measured()));
+        let holds = each().map(|(prefix, counters)| ([prefix], counters.holds.measured()));
         sheet.histograms("lock_prefix_hold_duration_seconds", help, holds)?;
         let help = "The same as lock_holds_ended, below a configured prefix";
-        let holds = each().flat_map(|(prefix, meter)| {
-            let ended = ended(&meter.holds_ended, ends_holds);
+        let holds = each().flat_map(|(prefix, counters)| {
+            let ended = ended(&counters.holds_ended, ends_holds);
             ended.map(move |(end, count)| ([prefix, ("reason", end)], count))
         });
         sheet.counters("lock_prefix_holds_ended", help, holds)?;
         let help = "The same as lock_waits_ended, below a configured prefix";
-        let waits = each().flat_map(|(prefix, meter)| {
-            let ended = ended(&meter.waits_ended, ends_waits);
+        let waits = each().flat_map(|(prefix, counters)| {
+            let ended = ended(&counters.waits_ended, ends_waits);
             ended.map(move |(end, count)| ([prefix, ("reason", end)], count))
         });
         sheet.counters("lock_prefix_waits_ended", help, waits)
