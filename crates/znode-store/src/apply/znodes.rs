@@ -52,12 +52,8 @@ pub(crate) fn add_child(
     acl: &Acl,
 ) -> NodeIndex {
     let contender = match kind {
-        Kind::Ephemeral(session) => LockName::of_contender_below(parent_path, path).and_then(|lock| {
-            Some((
-                lock,
-                Contender::read(path.name(), data.bytes(), session, cx.zxid)?,
-            ))
-        }),
+        Kind::Ephemeral(session) => LockName::of_contender_below(parent_path, path)
+            .and_then(|lock| Some((lock, Contender::read(path, data.bytes(), session, cx.zxid)?))),
         Kind::Persistent | Kind::Container | Kind::Ttl(_) => None,
     };
     let index = insert_child(store, cx, parent, parent_path, path, kind, data, acl);
@@ -172,6 +168,32 @@ pub(crate) fn remove_child(
     how: ContenderEnd,
 ) {
     let node = store.tree.node(index);
+    let (is_ephemeral, czxid) = (node.session().is_some(), node.czxid);
+    take_child(store, cx, index, parent_path, path);
+    if is_ephemeral
+        && let Some(lock) = LockName::of_contender_below(parent_path, path)
+        && let Some(number) = name::number_in(path.name())
+    {
+        let ended = EndedContender {
+            lock,
+            node: path.clone(),
+            number,
+            czxid,
+            how,
+        };
+        tell_locks(store, cx, ContenderChange::Removed(ended));
+    }
+}
+
+/// Removes a child of which the lock table does not learn here.
+pub(crate) fn take_child(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    index: NodeIndex,
+    parent_path: &ZPath,
+    path: &ZPath,
+) {
+    let node = store.tree.node(index);
     let (parent, session, czxid, bytes) = (node.parent, node.session(), node.czxid, node.data.len());
     let acl = store.tree.acl(index).clone();
     store.tree.remove(index, path, cx.zxid, cx.now_ms);
@@ -188,18 +210,6 @@ pub(crate) fn remove_child(
                 owner.ephemerals.remove(&(czxid, index));
             }
             None => assert!(planted::leaves_orphans(), "ephemeral nodes have live owners"),
-        }
-        if let Some(lock) = LockName::of_contender_below(parent_path, path)
-            && let Some(number) = name::number_in(path.name())
-        {
-            let ended = EndedContender {
-                lock,
-                node: path.clone(),
-                number,
-                czxid,
-                how,
-            };
-            tell_locks(store, cx, ContenderChange::Removed(ended));
         }
     }
 }
@@ -253,7 +263,10 @@ pub(crate) fn tell_locks(store: &mut Store, cx: &mut Context<'_>, change: Conten
         ContenderChange::Created(lock, contender) => {
             store.locks.enter(&lock, contender, false);
         }
-        ContenderChange::Removed(contender) => contender_end::contender_removed(store, cx, contender),
+        ContenderChange::Removed(ended) => {
+            let position = (ended.czxid, ended.number, ended.node.name());
+            contender_end::contender_removed(store, cx, ended.lock, position, ended.how);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::model::contender::{Written, json};
 use crate::model::event::Hold;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::lock::{LockMode, LockRequest};
-use crate::model::path::LockName;
+use crate::model::path::{LockName, ZPath};
 
 /// Position of a contender in the order of arrival: its creation, its sequence number, its name.
 ///
@@ -22,8 +22,10 @@ pub(crate) struct Contender {
     pub czxid: Zxid,
     /// Its sequence number.
     pub number: u64,
-    /// Its whole name.
-    pub name: Arc<str>,
+    /// Path of its znode.
+    pub path: ZPath,
+    /// Where the name in it begins.
+    name_at: usize,
     /// Its session.
     pub session: SessionId,
     /// Its request, by its record or its name.
@@ -36,11 +38,12 @@ pub(crate) struct Contender {
 
 impl Contender {
     /// Returns a contender of the lock protocol.
-    pub fn new(name: &str, number: u64, session: SessionId, czxid: Zxid, record: Arc<Written>) -> Self {
+    pub fn new(path: ZPath, number: u64, session: SessionId, czxid: Zxid, record: Arc<Written>) -> Self {
         Self {
             czxid,
             number,
-            name: name.into(),
+            name_at: path.as_str().len() - path.name().len(),
+            path,
             session,
             request: record.request,
             record: Some(record),
@@ -50,8 +53,8 @@ impl Contender {
 
     /// Returns the contender that an ephemeral znode below a lock stands for. `None`: its name is no contender's. Data that makes no sense
     /// is another client's business; such a contender is what its name says.
-    pub fn read(name: &str, data: &[u8], session: SessionId, czxid: Zxid) -> Option<Self> {
-        let ContenderName { number, kind, ours } = recognise(name)?;
+    pub fn read(path: &ZPath, data: &[u8], session: SessionId, czxid: Zxid) -> Option<Self> {
+        let ContenderName { number, kind, ours } = recognise(path.name())?;
         let record = match ours {
             true => json::read(data).filter(|record| kind.fits(record.request.mode)),
             // The data is not ours to write, so not ours to read.
@@ -66,7 +69,8 @@ impl Contender {
         Some(Self {
             czxid,
             number,
-            name: name.into(),
+            name_at: path.as_str().len() - path.name().len(),
+            path: path.clone(),
             session,
             request: record.as_ref().map_or(by_name, |record| record.request),
             record: record.map(Written::new),
@@ -76,7 +80,12 @@ impl Contender {
 
     /// Returns its position in the order of arrival.
     pub fn position(&self) -> Position<'_> {
-        (self.czxid, self.number, &self.name)
+        (self.czxid, self.number, self.name())
+    }
+
+    /// Returns its name, which clients call the `holder`.
+    pub fn name(&self) -> &str {
+        &self.path.as_str()[self.name_at..]
     }
 
     /// Returns the fencing token of its grant: the one in its record, or the position of its creation.
@@ -143,7 +152,7 @@ impl Contender {
         };
         Arc::new(Hold {
             lock: lock.clone(),
-            holder: self.name.clone(),
+            holder: self.name().into(),
             session: self.session,
             session_name,
             mode: self.request.mode,
@@ -196,11 +205,16 @@ mod tests {
     }
 
     fn name(mode: LockMode) -> alloc::string::String {
-        make(5, mode, Default::default(), 7)
+        let lock = LockName::parse("a").unwrap();
+        let path = make(&lock, 5, mode, Default::default(), 7);
+        path.unwrap().name().into()
     }
 
     fn read(name: &str, data: &[u8]) -> Contender {
-        Contender::read(name, data, SessionId(1), Zxid(1)).unwrap()
+        let path = LockName::parse("a").unwrap().znode().join(name).unwrap();
+        let contender = Contender::read(&path, data, SessionId(1), Zxid(1)).unwrap();
+        assert_eq!(contender.name(), name);
+        contender
     }
 
     #[test]

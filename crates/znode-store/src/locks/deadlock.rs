@@ -59,7 +59,7 @@ fn party(contender: &Contender, waits: bool) -> OwnerView {
     OwnerView {
         session: contender.session,
         owner: contender.owner().cloned().unwrap_or_default(),
-        holder: contender.name.clone(),
+        holder: contender.name().into(),
         waits,
     }
 }
@@ -71,7 +71,9 @@ fn awaited_by<'q>(
     terms: super::state::Terms,
 ) -> Box<dyn Iterator<Item = Option<&'q Contender>> + 'q> {
     if waiter.is_upgrading() {
-        let others = queue.holders().filter(|other| other.name != waiter.name);
+        let others = queue
+            .holders()
+            .filter(|other| other.position() != waiter.position());
         return Box::new(others.map(Some));
     }
     let at = queue

@@ -18,7 +18,7 @@ use alloc::string::String;
 
 use crate::model::digits::{GUID_DIGITS, SEQUENCE_DIGITS, push_guid, push_sequence};
 use crate::model::lock::{ContenderNames, LockMode};
-use crate::model::path::{LockName, ZPath};
+use crate::model::path::{BadPath, LockName, ZPath};
 use crate::model::refusal::Refusal;
 
 /// Facts in a contender's name.
@@ -77,15 +77,24 @@ const LEASE: &str = "-lease-";
 /// Prefix of the random number in our names.
 const OURS: &str = "_c_";
 
-/// The name of a new contender's znode, with the sequence number of its lock.
-pub(crate) fn make(guid: u128, mode: LockMode, names: ContenderNames, number: u64) -> String {
-    let marker = Kind::of(mode).marker(names);
-    let mut name = String::with_capacity(OURS.len() + GUID_DIGITS + marker.len() + SEQUENCE_DIGITS);
-    name.push_str(OURS);
-    push_guid(&mut name, guid);
-    name.push_str(marker);
-    push_sequence(&mut name, number);
-    name
+/// The path of a new contender's znode, with the sequence number of its lock. Fails if the path is not short.
+pub(crate) fn make(
+    lock: &LockName,
+    guid: u128,
+    mode: LockMode,
+    names: ContenderNames,
+    number: u64,
+) -> Result<ZPath, BadPath> {
+    let (znode, marker) = (lock.znode().as_str(), Kind::of(mode).marker(names));
+    let bytes = znode.len() + 1 + OURS.len() + GUID_DIGITS + marker.len() + SEQUENCE_DIGITS;
+    let mut path = String::with_capacity(bytes);
+    for part in [znode, "/", OURS] {
+        path.push_str(part);
+    }
+    push_guid(&mut path, guid);
+    path.push_str(marker);
+    push_sequence(&mut path, number);
+    lock.contender(path)
 }
 
 /// Returns the sequence number in the name of a znode below a lock. `None`: it does not end in ten digits, so it is no contender.
@@ -185,7 +194,10 @@ mod tests {
                 (1, ContenderNames::ReadWrite),
                 (u128::MAX, ContenderNames::Kazoo),
             ] {
-                check(&make(guid, mode, names, 42), Some((kind, 42, true)));
+                let lock = LockName::parse("a").unwrap();
+                let path = make(&lock, guid, mode, names, 42).unwrap();
+                check(path.name(), Some((kind, 42, true)));
+                assert_eq!(LockName::of_contender(&path), Some(lock));
             }
         }
     }

@@ -2,7 +2,6 @@
 
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::locks::contender::Contender;
@@ -15,12 +14,13 @@ use crate::model::lock::{
     HolderId, LockMode, LockRequest, LockWish, MAX_ADDRESS_BYTES, MAX_CONTENDERS, MAX_NAMED_HOLDERS,
     MAX_NOTE_BYTES, MAX_OWNER_BYTES,
 };
+use crate::model::path::ZPath;
 use crate::model::refusal::Refusal;
 
 /// Decision about a call that is not refused.
 pub(crate) enum Plan {
-    /// It enters by the contender of this name, once more.
-    Join(Arc<str>),
+    /// It enters by the contender with this path, once more.
+    Join(ZPath),
     /// It gets a contender of its own, which holds the lock at once if that is free.
     Enter { is_free: bool },
 }
@@ -98,7 +98,7 @@ pub(crate) fn named_holders(queue: &Queue) -> Vec<HolderId> {
 /// Some of these by name.
 pub(crate) fn names<'q>(holders: impl Iterator<Item = &'q Contender>) -> Vec<HolderId> {
     let some = holders.take(MAX_NAMED_HOLDERS);
-    some.map(|holder| String::from(&*holder.name)).collect()
+    some.map(|holder| String::from(holder.name())).collect()
 }
 
 impl Locks {
@@ -139,7 +139,7 @@ impl Locks {
         if wish.may_reenter()
             && let Some(own) = queue.and_then(|queue| queue.of_owner(session, &wish.owner))
         {
-            return Ok(Plan::Join(Arc::clone(&own.name)));
+            return Ok(Plan::Join(own.path.clone()));
         }
         if terms.draining {
             return Err(Refusal::Draining(wish.lock.clone()));

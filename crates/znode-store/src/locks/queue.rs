@@ -12,6 +12,7 @@ use crate::locks::contender::{Contender, Position};
 use crate::locks::state::Terms;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::lock::{LockMode, LockRequest};
+use crate::model::path::ZPath;
 
 /// Up to this number of contenders the owner is searched linearly. Nearly all locks have fewer, and an index costs more than that.
 const FEW: usize = 16;
@@ -57,7 +58,7 @@ impl Held {
     }
 }
 
-type Owners = BTreeMap<(SessionId, Arc<str>), (Zxid, u64, Arc<str>)>;
+type Owners = BTreeMap<(SessionId, Arc<str>), (Zxid, u64, ZPath)>;
 
 /// Position of a contender: among the holders or the waiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,9 +127,9 @@ impl Queue {
                 .find(|contender| contender.session == session && contender.joined_by() == Some(owner))
                 .map(|contender| &**contender);
         };
-        let (czxid, number, name) = owners.get(&(session, owner.clone()))?;
+        let (czxid, number, path) = owners.get(&(session, owner.clone()))?;
         let at = self
-            .find((*czxid, *number, name))
+            .find((*czxid, *number, path.name()))
             .expect("what is in the index is in the queue");
         self.get(at)
     }
@@ -351,7 +352,7 @@ fn are_compatible(one: LockRequest, other: LockRequest, terms: Terms) -> bool {
 
 fn note_owner(owners: &mut Owners, contender: &Contender) {
     if let Some(owner) = contender.joined_by() {
-        let position = (contender.czxid, contender.number, contender.name.clone());
+        let position = (contender.czxid, contender.number, contender.path.clone());
         owners.insert((contender.session, owner.clone()), position);
     }
 }
@@ -391,7 +392,7 @@ mod tests {
         record.reentrant = wish.reentrant;
         let (session, czxid) = (SessionId(number % 2 + 1), Zxid(number + 100));
         Contender::new(
-            &format!("n{number:010}"),
+            ZPath::parse(&format!("/locks/a/n{number:010}")).unwrap(),
             number,
             session,
             czxid,
@@ -591,10 +592,9 @@ mod tests {
         };
         let mut queue = Queue::default();
         for number in [7, 5, 6] {
-            queue.insert(Contender {
-                czxid: Zxid(1),
-                ..contender(number, request)
-            });
+            let mut contender = contender(number, request);
+            contender.czxid = Zxid(1);
+            queue.insert(contender);
         }
         assert_eq!(promote_all(&mut queue, Terms::default()), 1);
         assert!(

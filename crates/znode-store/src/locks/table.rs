@@ -73,7 +73,7 @@ impl Locks {
             *self.scopes.entry(scope).or_insert(0) += 1;
         }
         if contender.is_asked_to_release() {
-            self.set_release_requested(contender.session, lock, &contender.name, true);
+            self.set_release_requested(contender.session, lock, contender.name(), true);
         }
         self.contenders += 1;
         let terms = self.terms(lock);
@@ -363,7 +363,7 @@ impl Locks {
             }
             for contender in queue.waiters().chain(queue.upgrading()) {
                 if let Some(scope) = contender.scope() {
-                    let position = (contender.czxid, contender.number, contender.name.clone());
+                    let position = (contender.czxid, contender.number, contender.name().into());
                     self.waits
                         .entry(scope)
                         .or_default()

@@ -9,19 +9,20 @@ pub(crate) const SEQUENCE_DIGITS: usize = 10;
 /// Hexadecimal digits of 128 bits.
 pub(crate) const GUID_DIGITS: usize = 32;
 
+const ZEROS: &str = "0000000000";
+
+const _: () = assert!(ZEROS.len() == SEQUENCE_DIGITS);
+
 /// Appends a sequence number: ten digits, with zeros in front.
 pub(crate) fn push_sequence(text: &mut String, number: u64) {
     debug_assert!(
         number <= crate::model::digits::MAX_SEQUENCE,
         "{number} has too many digits"
     );
-    let mut digits = [b'0'; SEQUENCE_DIGITS];
-    let mut rest = number;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    text.push_str(as_text(&digits));
+    let mut buffer = itoa::Buffer::new();
+    let digits = buffer.format(number);
+    text.push_str(ZEROS.get(digits.len()..).unwrap_or_default());
+    text.push_str(digits);
 }
 
 /// Appends a random number: 32 hexadecimal digits, with zeros in front.
@@ -32,11 +33,7 @@ pub(crate) fn push_guid(text: &mut String, guid: u128) {
         pair[0] = HEX[usize::from(byte >> 4)];
         pair[1] = HEX[usize::from(byte & 15)];
     }
-    text.push_str(as_text(&digits));
-}
-
-fn as_text(digits: &[u8]) -> &str {
-    core::str::from_utf8(digits).expect("digits are ASCII")
+    text.push_str(core::str::from_utf8(&digits).expect("digits are ASCII"));
 }
 
 /// The last sequence number that has ten digits. Clients compare numbers as text, so an eleventh digit

@@ -96,7 +96,7 @@ impl Store {
     /// Returns whether a contender holds a lock, by its name and its token.
     pub fn is_held_by(&self, lock: &LockName, token: Zxid, holder: &str) -> bool {
         let mut holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
-        holders.any(|known| known.token() == token && *known.name == *holder)
+        holders.any(|known| known.token() == token && known.name() == holder)
     }
 
     /// Returns up to `count` of the locks in use (with contenders), by name: with names that begin with `prefix` and follow `after`.
@@ -211,13 +211,13 @@ impl Store {
         own.find_map(|contender| {
             let record = contender.record.as_ref()?;
             let is_its = record.knows(attempt) || record.upgrades_by(attempt);
-            is_its.then(|| String::from(&*contender.name))
+            is_its.then(|| String::from(contender.name()))
         })
     }
 
     fn contender_view(&self, lock: NodeIndex, contender: &Contender, holds: bool) -> ContenderView {
         let none = ContenderView {
-            holder: String::from(&*contender.name),
+            holder: String::from(contender.name()),
             session: contender.session,
             owner: Arc::default(),
             note: Arc::default(),
@@ -232,7 +232,7 @@ impl Store {
             revoke: None,
         };
         let Some(record) = &contender.record else {
-            let index = self.tree.child(lock, &contender.name);
+            let index = self.tree.child(lock, contender.name());
             let node = self.tree.node(index.expect("every contender has a znode"));
             return ContenderView {
                 since_ms: node.ctime_ms,

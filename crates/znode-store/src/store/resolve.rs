@@ -11,7 +11,7 @@ use crate::model::contender::Record;
 use crate::model::event::Hold;
 use crate::model::ids::{RequestId, SessionId, Zxid};
 use crate::model::lock::AttemptId;
-use crate::model::path::{LockName, ZPath};
+use crate::model::path::LockName;
 use crate::model::reply::{Grant, Place, Reply};
 use crate::store::Store;
 use crate::tree::index::NodeIndex;
@@ -21,7 +21,6 @@ pub(crate) struct ResolvedContender {
     pub lock: LockName,
     /// Its znode.
     pub index: NodeIndex,
-    pub path: ZPath,
     /// As its queue has it.
     pub contender: Contender,
     pub queue_position: QueuePosition,
@@ -52,7 +51,7 @@ impl ResolvedContender {
     pub fn grant(&self) -> Grant {
         Grant {
             lock: self.lock.clone(),
-            holder: String::from(&*self.name),
+            holder: String::from(self.name()),
             mode: self.request.mode,
             fencing_token: self.token(),
             holds: self.holds(),
@@ -64,7 +63,7 @@ impl ResolvedContender {
     pub fn place(&self, ahead: u32) -> Place {
         Place {
             lock: self.lock.clone(),
-            holder: String::from(&*self.name),
+            holder: String::from(self.name()),
             ahead,
         }
     }
@@ -102,7 +101,6 @@ impl Store {
         Some(ResolvedContender {
             lock: lock.clone(),
             index,
-            path: lock.znode().join_checked(holder).ok()?,
             contender: contender.clone(),
             queue_position,
         })
@@ -117,7 +115,7 @@ impl Store {
         let named = holders.find(|holder| holder.session == session && holder.token() == token);
         // Earlier in the same transaction it may have been deleted, which the queue learns of at the end.
         named.is_some_and(|named| {
-            let found = self.contender(lock, &named.name);
+            let found = self.contender(lock, named.name());
             found.is_some_and(|found| found.czxid == named.czxid)
         })
     }

@@ -180,9 +180,6 @@ impl Children {
                     .position(|&member| member == child)
                     .expect("a child is in its parent's set");
                 few.swap_remove(at);
-                if few.is_empty() {
-                    *few = Vec::new();
-                }
             }
             Self::Many(table) => {
                 take_out(table, child, &name_of);

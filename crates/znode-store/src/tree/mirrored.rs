@@ -43,7 +43,7 @@ impl Tree {
         (node.version, node.aversion) = (facts.version, facts.aversion);
         (node.ctime_ms, node.mtime_ms) = (facts.ctime_ms, facts.mtime_ms);
         if facts.creations > 0 {
-            let mut family = node.take_family();
+            let mut family = node.take_family(|| path.as_str());
             (family.facts.creations, family.facts.emptied_at_ms) = (facts.creations, now_ms);
             node.family = Some(family);
         }

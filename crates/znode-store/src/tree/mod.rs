@@ -338,9 +338,11 @@ impl Tree {
     #[cfg(test)]
     pub(crate) fn pretend_creations(&mut self, index: NodeIndex, creations: u64) {
         let path = self.path(index);
-        self.change_family(index, path.as_str(), |family, _| {
-            family.facts.creations = creations
-        });
+        self.change_family(
+            index,
+            || path.as_str(),
+            |family, _| family.facts.creations = creations,
+        );
     }
 
     /// Changes a node's own facts in a way that can be taken back.
@@ -383,7 +385,7 @@ impl Tree {
         } = facts;
         let (before, after) = (self.slab[index].acl, self.acls.take(&own.acl));
         self.remove_own_share(index, hash);
-        self.digest = self.digest.wrapping_sub(self.slab[index].family_digest(hash));
+        self.digest = self.digest.wrapping_sub(self.slab[index].family_digest());
         let node = &mut self.slab[index];
         node.data = own.data;
         node.mzxid = own.mzxid;
@@ -395,11 +397,11 @@ impl Tree {
         node.owner = owner;
         // A node that never had a child has no family, and its facts say so.
         if node.family.is_some() || family.creations > 0 {
-            let mut kept = node.take_family();
+            let mut kept = node.take_family(|| path.as_str());
             kept.facts = family;
             node.family = Some(kept);
         }
-        self.digest = self.digest.wrapping_add(self.slab[index].family_digest(hash));
+        self.digest = self.digest.wrapping_add(self.slab[index].family_digest());
         self.add_own_share(index, hash);
         self.acls.give_back(before);
     }
@@ -408,27 +410,35 @@ impl Tree {
     fn attach(&mut self, node: Node, path: &ZPath, change: impl FnOnce(&mut FamilyFacts)) -> NodeIndex {
         let (parent, hash) = (node.parent, PathHash::of(path.as_str()));
         // A node that comes back may have had children.
-        self.digest = self.digest.wrapping_add(node.family_digest(hash));
+        self.digest = self.digest.wrapping_add(node.family_digest());
         let index = self.slab.insert(node);
         self.add_own_share(index, hash);
-        self.change_family(parent, path.parent_text(), |family, slab| {
-            change(&mut family.facts);
-            family.children.insert(index, |child| &slab[child].name);
-        });
+        self.change_family(
+            parent,
+            || path.parent_text(),
+            |family, slab| {
+                change(&mut family.facts);
+                family.children.insert(index, |child| &slab[child].name);
+            },
+        );
         index
     }
 
     /// Removes a node from the tree, and changes the facts of its parent.
     fn detach(&mut self, index: NodeIndex, path: &ZPath, change: impl FnOnce(&mut FamilyFacts)) -> Node {
         let (parent, hash) = (self.slab[index].parent, PathHash::of(path.as_str()));
-        self.change_family(parent, path.parent_text(), |family, slab| {
-            family.children.remove(index, |child| &slab[child].name);
-            change(&mut family.facts);
-        });
+        self.change_family(
+            parent,
+            || path.parent_text(),
+            |family, slab| {
+                family.children.remove(index, |child| &slab[child].name);
+                change(&mut family.facts);
+            },
+        );
         self.remove_own_share(index, hash);
         let node = self.slab.remove(index);
         // It has no children, but it may have had some.
-        self.digest = self.digest.wrapping_sub(node.family_digest(hash));
+        self.digest = self.digest.wrapping_sub(node.family_digest());
         self.acls.give_back(node.acl);
         node
     }
@@ -462,16 +472,21 @@ impl Tree {
     }
 
     /// Changes what `parent` knows of its children, with all that follows from it kept true. `path` is the parent's.
-    fn change_family(&mut self, parent: NodeIndex, path: &str, change: impl FnOnce(&mut Family, &Slab)) {
-        let (node, hash) = (&mut self.slab[parent], PathHash::of(path));
-        self.digest = self.digest.wrapping_sub(node.family_digest(hash));
+    fn change_family<'p>(
+        &mut self,
+        parent: NodeIndex,
+        path: impl FnOnce() -> &'p str,
+        change: impl FnOnce(&mut Family, &Slab),
+    ) {
+        let node = &mut self.slab[parent];
+        self.digest = self.digest.wrapping_sub(node.family_digest());
         let before = (node.emptied_at_ms(), node.expires_at_ms());
         // Out of the slab for a moment: the set of children asks the slab for their names.
-        let mut family = node.take_family();
+        let mut family = node.take_family(path);
         change(&mut family, &self.slab);
         let node = &mut self.slab[parent];
         node.family = Some(family);
-        self.digest = self.digest.wrapping_add(node.family_digest(hash));
+        self.digest = self.digest.wrapping_add(node.family_digest());
         let after = (node.emptied_at_ms(), node.expires_at_ms());
         if before != after {
             let key = |time: u64| (time, parent);

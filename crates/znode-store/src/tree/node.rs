@@ -19,7 +19,7 @@ use crate::tree::node_data::NodeData;
 ///
 /// A path of at most [`SHORT_PATH_BYTES`] is hashed as one text. The hash of a longer one is made of its parent's hash
 /// and the name, so that the hashes of a deep tree cost no more than the names in it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PathHash {
     hash: u64,
     /// In bytes.
@@ -87,6 +87,8 @@ pub(crate) struct Node {
 /// Children of a node, and facts about former children.
 #[derive(Debug)]
 pub(crate) struct Family {
+    /// Of the path of the node, for the digest.
+    pub(crate) path: PathHash,
     pub(crate) facts: FamilyFacts,
     pub(crate) children: Children,
 }
@@ -212,13 +214,13 @@ impl Node {
 
     /// Returns the share of the node's children in the tree's digest. It is apart from the node's own share: a change of a child would
     /// otherwise hash all data of its parent.
-    pub(crate) fn family_digest(&self, path: PathHash) -> u64 {
+    pub(crate) fn family_digest(&self) -> u64 {
         // A creation that was taken back leaves an empty family behind, which is as good as none.
         let Some(family) = self.family.as_ref().filter(|family| !family.is_untouched()) else {
             return 0;
         };
         stable_hash::of_words([
-            path.hash,
+            family.path.hash,
             family.facts.pzxid.0,
             family.facts.creations,
             family.children.len() as u64,
@@ -236,11 +238,12 @@ impl Node {
         self.family.as_ref().map_or(none, |family| family.facts)
     }
 
-    /// Removes and returns the family, or makes one: a node has none before its first child.
-    pub(crate) fn take_family(&mut self) -> Box<Family> {
+    /// Removes and returns the family, or makes one of the node at `path`: a node has none before its first child.
+    pub(crate) fn take_family<'p>(&mut self, path: impl FnOnce() -> &'p str) -> Box<Family> {
         let facts = self.family_facts();
         self.family.take().unwrap_or_else(|| {
             Box::new(Family {
+                path: PathHash::of(path()),
                 facts,
                 children: Children::default(),
             })

@@ -12,7 +12,7 @@ use crate::model::ids::Zxid;
 use crate::model::stat::EphemeralOwner;
 use crate::tree::acls::Acls;
 use crate::tree::index::NodeIndex;
-use crate::tree::node::{Family, FamilyFacts, Node};
+use crate::tree::node::{Family, FamilyFacts, Node, PathHash};
 
 /// See the module. The index at the time of the snapshot identifies the node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +84,8 @@ impl ZnodeRecord {
             owner: self.owner,
             family: self.family.map(|facts| {
                 Box::new(Family {
+                    // Paths are known when the tree is put together.
+                    path: PathHash::default(),
                     facts,
                     children: Default::default(),
                 })

@@ -49,7 +49,7 @@ pub(crate) struct Created {
 pub(crate) fn acquire(store: &mut Store, cx: &mut Context<'_>, mut call: AcquireCall) -> Outcome {
     let stays = |contender: &Contender| !store.sessions.is_ending(contender.session);
     match store.locks.plan(call.session, &mut call.wish, call.wait, stays)? {
-        Plan::Join(own) => join(store, cx, &own, call).map(|found| found.reply()),
+        Plan::Join(own) => join(store, cx, own.name(), call).map(|found| found.reply()),
         Plan::Enter { is_free } => {
             let created = create_contender(store, cx, call, is_free)?;
             Ok(enqueue(store, cx, created))
@@ -75,9 +75,7 @@ pub(crate) fn create_contender(
     let place = store.tree.place_below(znode);
     let parent = place.has_parent().then_some(place.ancestor);
     let number = store.tree.next_sequence(parent, znode)?;
-    let path = wish
-        .lock
-        .contender(&name::make(guid, wish.mode, wish.names, number))
+    let path = name::make(&wish.lock, guid, wish.mode, wish.names, number)
         .map_err(|bad| Refusal::BadPath(bad.to_string()))?;
     let acl = Acl::open();
     store.tree.may_create_at(&place, &acl, cx.caller)?;
@@ -93,7 +91,7 @@ pub(crate) fn create_contender(
     let parent = znodes::create_missing(store, cx, place, &acl);
     let kind = Kind::Ephemeral(session);
     znodes::insert_child(store, cx, parent, znode, &path, kind, data, &acl);
-    let contender = Contender::new(path.name(), number, session, cx.zxid, record);
+    let contender = Contender::new(path, number, session, cx.zxid, record);
     Ok(Created {
         lock: wish.lock,
         contender,
@@ -103,8 +101,8 @@ pub(crate) fn create_contender(
 /// Completes a new contender: it is in the queue from then on. Returns the reply to its call.
 pub(crate) fn enqueue(store: &mut Store, cx: &mut Context<'_>, created: Created) -> Reply {
     let Created { lock, mut contender } = created;
-    let (request, token, scope) = (contender.request, contender.token(), contender.scope());
-    let (name, number) = (contender.name.clone(), contender.number);
+    let (request, number) = (contender.request, contender.number);
+    let holder = String::from(contender.name());
     // Only a lock that was free before is granted here: the next waiter of another one may be of a session that has ended.
     let is_free = contender
         .record
@@ -112,7 +110,7 @@ pub(crate) fn enqueue(store: &mut Store, cx: &mut Context<'_>, created: Created)
         .is_some_and(|record| record.granted_ms.is_some());
     let hold = is_free.then(|| store.hold(&lock, &contender));
     contender.hold = hold.clone();
-    let holder = String::from(&*name);
+    let scope = contender.scope().filter(|_| !is_free);
     match store.locks.enter(&lock, contender, is_free) {
         QueuePosition::Holds => {
             cx.events.extend(hold.map(Event::HoldBegan));
@@ -120,14 +118,14 @@ pub(crate) fn enqueue(store: &mut Store, cx: &mut Context<'_>, created: Created)
                 lock,
                 holder,
                 mode: request.mode,
-                fencing_token: token,
+                fencing_token: cx.zxid,
                 holds: 1,
                 permits: request.permits,
             })
         }
         QueuePosition::Waits { ahead } => {
             if let Some(scope) = scope {
-                store.locks.add_wait(scope, &lock, (cx.zxid, number, &name));
+                store.locks.add_wait(scope, &lock, (cx.zxid, number, &holder));
             }
             Reply::Queued(Place { lock, holder, ahead })
         }

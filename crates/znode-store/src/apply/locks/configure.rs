@@ -89,7 +89,7 @@ fn remove_never_grantable(store: &mut Store, cx: &mut Context<'_>, lock: &LockNa
         .into_iter()
         .flat_map(|queue| queue.waiters());
     let never = waiters.filter(|waiter| waiter.request.permits > limit);
-    let never: Vec<String> = never.map(|waiter| String::from(&*waiter.name)).collect();
+    let never: Vec<String> = never.map(|waiter| String::from(waiter.name())).collect();
     for holder in never {
         let found = store.contender(lock, &holder).expect("it was just listed");
         let how = ContenderEnd::NeverGrantable { limit };

@@ -5,23 +5,23 @@ use alloc::string::String;
 #[cfg(feature = "planted")]
 use fault_injection::planted::{self, Bug};
 
-use crate::apply::context::{Context, EndedContender};
+use crate::apply::context::Context;
+use crate::locks::contender::Position;
 use crate::model::event::{ContenderEnd, Event};
 use crate::model::lock::LockMode;
+use crate::model::path::LockName;
 use crate::model::refusal::Refusal;
 use crate::store::Store;
 
 /// Removes a contender from its queue. Its znode is gone, and the `Deleted` event is out already.
-pub(crate) fn contender_removed(store: &mut Store, cx: &mut Context<'_>, ended: EndedContender) {
-    let EndedContender {
-        lock,
-        node,
-        number,
-        czxid,
-        how,
-    } = ended;
-    let holder = node.name();
-    let (contender, held) = store.locks.remove(&lock, (czxid, number, holder));
+pub(crate) fn contender_removed(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    lock: LockName,
+    position: Position<'_>,
+    how: ContenderEnd,
+) {
+    let (contender, held) = store.locks.remove(&lock, position);
     let session = contender.session;
     if contender.is_upgrading() {
         store.locks.change_state(&lock, |state| state.upgrading = false);
@@ -32,7 +32,7 @@ pub(crate) fn contender_removed(store: &mut Store, cx: &mut Context<'_>, ended: 
         let closed = store.locks.close(&lock, delay_ms, cx.zxid, cx.now_ms);
         cx.events.push(closed);
     }
-    let holder = String::from(holder);
+    let holder = String::from(position.2);
     // The repetition of a call that was still waiting gets this refusal. (The repetition of a granted call gets the grant, as after a
     // release.)
     let answer = match &how {

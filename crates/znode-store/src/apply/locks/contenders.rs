@@ -1,6 +1,7 @@
 //! Changes of a contender's znode, which the steps of the lock protocol share.
 
 use crate::apply::context::Context;
+use crate::apply::locks::contender_end;
 use crate::apply::znodes;
 use crate::locks::queue::QueuePosition;
 use crate::model::contender::{Record, Written};
@@ -18,7 +19,8 @@ pub(crate) fn remove_contender(
     found: &ResolvedContender,
     how: ContenderEnd,
 ) {
-    znodes::remove_child(store, cx, found.index, found.lock.znode(), &found.path, how);
+    znodes::take_child(store, cx, found.index, found.lock.znode(), &found.path);
+    contender_end::contender_removed(store, cx, found.lock.clone(), found.position(), how);
 }
 
 /// Replaces the record of a contender: in its znode, in its queue and in `found`.

@@ -46,7 +46,7 @@ fn remove_ungrantable(store: &mut Store, cx: &mut Context<'_>, lock: &LockName) 
     while (store.access.waits_end_with_rights() || store.sessions.are_ending())
         && let Some(next) = store.locks.next(lock)
     {
-        let (name, czxid) = (next.name.clone(), next.czxid);
+        let (path, czxid) = (next.path.clone(), next.czxid);
         let ended = store
             .sessions
             .get(next.session)
@@ -62,7 +62,7 @@ fn remove_ungrantable(store: &mut Store, cx: &mut Context<'_>, lock: &LockName) 
             None if czxid == cx.zxid => return true,
             None => ContenderEnd::Forbidden,
         };
-        let found = store.contender(lock, &name).expect("it is in the queue");
+        let found = store.contender(lock, path.name()).expect("it is in the queue");
         if how == ContenderEnd::Forbidden
             && !contenders::has_lost_right(store, found.session, lock, found.record.is_some(), cx.now_ms)
         {
@@ -76,7 +76,7 @@ fn remove_ungrantable(store: &mut Store, cx: &mut Context<'_>, lock: &LockName) 
 /// Completes the grant of a lock to a waiter: record, recorded outcomes, events.
 fn complete_grant(store: &mut Store, cx: &mut Context<'_>, lock: &LockName, contender: Contender) {
     let mut found = store
-        .contender(lock, &contender.name)
+        .contender(lock, contender.name())
         .expect("it was just granted the lock");
     debug_assert_eq!(found.queue_position, QueuePosition::Holds);
     let hold = match found.draft() {
@@ -101,7 +101,7 @@ fn complete_grant(store: &mut Store, cx: &mut Context<'_>, lock: &LockName, cont
         let answer = Ok(Reply::Granted(grant.clone()));
         store
             .sessions
-            .correct_queued(found.session, request_id, lock, &found.name, answer);
+            .correct_queued(found.session, request_id, lock, found.name(), answer);
     }
     cx.events.push(Event::HoldBegan(hold));
     // A ZooKeeper client's contender that is created in a free lock has not waited.

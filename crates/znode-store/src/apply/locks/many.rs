@@ -56,15 +56,14 @@ pub(crate) fn acquire_many(
     // What can still fail are the limits of sessions, parents and quotas, which add up.
     let events_before = cx.events.len();
     store.tree.begin();
-    cx.held_back = Some(Vec::new());
     let mut entries = Vec::with_capacity(calls.len());
     // The tree rolls its znodes back, and not the records in the queues.
     let mut before_joins = Vec::new();
     for (call, plan) in calls {
         let entry = match plan {
             Plan::Join(own) => {
-                before_joins.extend(store.contender(&call.wish.lock, &own));
-                acquire::join(store, cx, &own, call).map(AcquireOutcome::Joined)
+                before_joins.extend(store.contender(&call.wish.lock, own.name()));
+                acquire::join(store, cx, own.name(), call).map(AcquireOutcome::Joined)
             }
             Plan::Enter { is_free } => {
                 acquire::create_contender(store, cx, call, is_free).map(AcquireOutcome::Created)
@@ -74,7 +73,6 @@ pub(crate) fn acquire_many(
             Ok(entry) => entries.push(entry),
             Err(refusal) => {
                 cx.events.truncate(events_before);
-                cx.held_back = None;
                 znodes::roll_back(store);
                 for ResolvedContender { lock, contender, .. } in before_joins {
                     store.locks.replace(&lock, contender);
@@ -84,9 +82,6 @@ pub(crate) fn acquire_many(
         }
     }
     store.tree.commit();
-    for change in cx.held_back.take().into_iter().flatten() {
-        znodes::tell_locks(store, cx, change);
-    }
     let replies = entries.into_iter().map(|entry| match entry {
         AcquireOutcome::Joined(found) => found.reply(),
         AcquireOutcome::Created(created) => acquire::enqueue(store, cx, created),

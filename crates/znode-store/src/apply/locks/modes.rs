@@ -140,13 +140,13 @@ pub(crate) fn repeat_upgrade(
 /// Called at the end of a command for each lock that it touched: the others may be gone.
 pub(crate) fn grant_upgrade(store: &mut Store, cx: &mut Context<'_>, lock: &LockName) {
     let upgrading = store.locks.queue(lock).and_then(Queue::upgrading);
-    let Some(holder) = upgrading.map(|upgrading| upgrading.name.clone()) else {
+    let Some(path) = upgrading.map(|upgrading| upgrading.path.clone()) else {
         return;
     };
     if !may_be_alone(store, lock) {
         return;
     }
-    let mut found = store.contender(lock, &holder).expect("it is in the queue");
+    let mut found = store.contender(lock, path.name()).expect("it is in the queue");
     // The session has ended, and a later entry removes the holder.
     if store.is_ending(found.session) {
         return;
@@ -171,7 +171,7 @@ pub(crate) fn grant_upgrade(store: &mut Store, cx: &mut Context<'_>, lock: &Lock
         };
         store
             .sessions
-            .correct_queued(found.session, &request_id, lock, &holder, answer);
+            .correct_queued(found.session, &request_id, lock, path.name(), answer);
     }
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn withdraw_upgrade(
         };
         store
             .sessions
-            .correct_memory(found.session, &request_id, &found.name, answer);
+            .correct_memory(found.session, &request_id, found.name(), answer);
     }
     Reply::Withdrawn
 }
@@ -271,7 +271,7 @@ fn end_upgrade(store: &mut Store, cx: &mut Context<'_>, found: &ResolvedContende
         cx.events.push(Event::UpgradeWithdrawn {
             session: found.session,
             lock: found.lock.clone(),
-            holder: String::from(&*found.name),
+            holder: String::from(found.name()),
         });
     }
 }
@@ -307,7 +307,7 @@ fn set_mode(
 fn wrong_mode(found: &ResolvedContender, what: ModeStep) -> Refusal {
     Refusal::WrongMode {
         lock: found.lock.clone(),
-        holder: String::from(&*found.name),
+        holder: String::from(found.name()),
         mode: found.request.mode,
         what,
     }

@@ -35,10 +35,10 @@ pub(crate) fn release(
     if found.is_none() && planted::is(Bug::ReleaseByName) {
         let held = |queue: &Queue| {
             let mut own = queue.holders().filter(|holder| holder.session == session);
-            own.next().map(|holder| holder.name.clone())
+            own.next().map(|holder| holder.path.clone())
         };
-        let name = store.locks.queue(&lock).and_then(held);
-        found = name.and_then(|name| store.contender(&lock, &name));
+        let path = store.locks.queue(&lock).and_then(held);
+        found = path.and_then(|path| store.contender(&lock, path.name()));
     }
     let Some(mut found) = found else {
         return Err(Refusal::NotHolder { lock, holder });
@@ -114,7 +114,7 @@ pub(crate) fn withdraw_call(
     if let Some(request_id) = request_id {
         store
             .sessions
-            .correct_memory(found.session, &request_id, &found.name, answer);
+            .correct_memory(found.session, &request_id, found.name(), answer);
     }
 }
 

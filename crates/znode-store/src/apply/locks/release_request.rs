@@ -44,7 +44,7 @@ pub(crate) fn revoke(
         None => {
             let queue = store.locks.queue(&lock);
             let holders = queue.into_iter().flat_map(|queue| queue.holders());
-            holders.map(|holder| holder.name.to_string()).collect()
+            holders.map(|holder| holder.name().to_string()).collect()
         }
     };
     for holder in &asked {
@@ -91,7 +91,7 @@ pub(crate) fn answer_revoke(
     };
     revoke.answer = Some(answer.clone());
     contenders::rewrite(store, cx, &mut found, record);
-    let (lock, holder) = (found.lock.clone(), found.name.to_string());
+    let (lock, holder) = (found.lock.clone(), found.name().to_string());
     store.locks.set_release_requested(session, &lock, &holder, false);
     cx.events.push(Event::RevokeAnswered {
         session,

@@ -169,7 +169,7 @@ impl ZPath {
 
     /// Returns whether the path has at most [`SHORT_PATH_BYTES`] and [`SHORT_PATH_DEPTH`] components.
     pub fn is_short(&self) -> bool {
-        is_short(&self.0, self.0.len())
+        is_short(&self.0, self.0.len(), 0)
     }
 
     /// Returns the index of the last slash.
@@ -212,10 +212,11 @@ fn slashes(text: &str) -> usize {
     text.bytes().map(|byte| usize::from(byte == b'/')).sum()
 }
 
-/// Returns whether a path of `bytes` bytes that begins with `text` is short. The rest of it has no slash.
-fn is_short(text: &str, bytes: usize) -> bool {
+/// Returns whether a path of `bytes` bytes is short that begins with the path `text`, and has `more` components.
+fn is_short(text: &str, bytes: usize, more: usize) -> bool {
+    let depth = SHORT_PATH_DEPTH - more;
     // Most have too few bytes to be deep, and are not looked at.
-    bytes <= 2 * SHORT_PATH_DEPTH || bytes <= SHORT_PATH_BYTES && slashes(text) <= SHORT_PATH_DEPTH
+    bytes <= SHORT_PATH_BYTES && (text.len() <= 2 * depth || slashes(text) <= depth)
 }
 
 /// Returns the text before the first slash, and the text after it, if there is a slash.
@@ -306,8 +307,7 @@ impl CreatePath {
 
     /// Returns whether the path is short, with the digits of a sequential name: see [`ZPath::is_short`].
     pub fn is_short(&self, sequential: bool) -> bool {
-        let bytes = self.bytes(sequential);
-        bytes <= 2 * SHORT_PATH_DEPTH || bytes <= SHORT_PATH_BYTES && self.parent.depth() < SHORT_PATH_DEPTH
+        is_short(self.parent.as_str(), self.bytes(sequential), 1)
     }
 }
 
@@ -435,7 +435,7 @@ impl LockName {
     /// Does the same for a caller that has the path of the parent. A contender is at a short path: the memory of what is recorded and
     /// reported of contenders is bounded by their number only.
     pub(crate) fn of_contender_below(parent: &ZPath, path: &ZPath) -> Option<Self> {
-        match path.is_short() {
+        match is_short(parent.as_str(), path.as_str().len(), 1) {
             true => Self::of_parent(parent),
             false => None,
         }
@@ -451,11 +451,10 @@ impl LockName {
         &self.0
     }
 
-    /// The path of a contender that the lock protocol creates. Fails if the path is not short.
-    pub(crate) fn contender(&self, name: &str) -> Result<ZPath, BadPath> {
-        let path = self.0.join_checked(name)?;
-        match path.is_short() {
-            true => Ok(path),
+    /// Returns the text as the path of a contender that the lock protocol creates. Fails if the path is not short.
+    pub(crate) fn contender(&self, path: String) -> Result<ZPath, BadPath> {
+        match is_short(self.0.as_str(), path.len(), 1) {
+            true => Ok(ZPath::from_checked(path)),
             false => Err(BadPath::TooDeep {
                 limit: SHORT_PATH_DEPTH,
             }),

@@ -209,7 +209,7 @@ impl Restorer {
             }
             if let Some(path) = path
                 && let Some(lock) = LockName::of_contender(&path)
-                && let Some(contender) = Contender::read(path.name(), node.data.bytes(), owner, czxid)
+                && let Some(contender) = Contender::read(&path, node.data.bytes(), owner, czxid)
             {
                 if let Some(record) = &contender.record {
                     tree.restore_record(index, &path, record.clone());

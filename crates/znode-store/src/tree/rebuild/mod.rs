@@ -105,8 +105,11 @@ impl Rebuild {
         for index in (0..tree.slab.slots()).map(NodeIndex) {
             let hash = paths.of(index, &tree.slab)?;
             tree.add_own_share(index, hash);
+            if let Some(family) = &mut tree.slab[index].family {
+                family.path = hash;
+            }
             let node = &tree.slab[index];
-            tree.digest = tree.digest.wrapping_add(node.family_digest(hash));
+            tree.digest = tree.digest.wrapping_add(node.family_digest());
             if node.session().is_some() {
                 let path = paths.text().map(ZPath::parse).transpose();
                 let path = path.map_err(|_| "a path in it is illegal")?;
