@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Node;
-use crate::cluster_events::{ClusterEventKind, ClusterEvent};
+use crate::cluster_events::{ClusterEvent, ClusterEventKind};
 use raft_node::disk_health::{Alarm, AlarmKind};
 use raft_node::leader_view::LeaderView;
 use raft_node::{MemberAddress, NodeId};

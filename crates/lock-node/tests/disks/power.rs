@@ -207,7 +207,11 @@ async fn acknowledged_writes_survive_a_power_cut_of_all_nodes() {
 /// Runs on disks that lie, and says how many acknowledged writes are lost, or why the nodes do not start.
 async fn lost_with(lie: IgnoredCall) -> Result<usize, String> {
     let loaded = Loaded::start(disks(), 0).await;
-    loaded.cluster.disks.values().for_each(|disk| disk.ignore_calls(lie));
+    loaded
+        .cluster
+        .disks
+        .values()
+        .for_each(|disk| disk.ignore_calls(lie));
     let before = loaded.count();
     eventually("the cluster writes", || loaded.count() >= before + WRITES).await;
     // Long enough that the log has gone on to other segments, whose names have to be synced, too.

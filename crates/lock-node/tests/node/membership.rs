@@ -548,7 +548,7 @@ async fn a_directory_that_was_made_anew_is_not_the_member() {
             let reason = tokio::time::timeout(PATIENCE, cluster.node(4).failed())
                 .await
                 .unwrap();
-            assert!(reason.contains("made anew"), "{reason}");
+            assert!(reason.contains("created again"), "{reason}");
         }
     }
     cluster.stop_all().await;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::BytesMut;
-use lock_node::fuzz::{ClusterId, DiskId, FrameReader, PeerRegistry, HelloReply, Purpose, put_frame};
+use lock_node::fuzz::{ClusterId, DiskId, FrameReader, HelloReply, PeerRegistry, Purpose, put_frame};
 use lock_node::{NodeConfig, NodeId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -38,7 +38,7 @@ async fn membership_change_is_made_once_or_not_when_the_leader_dies() {
         if let Err(error) = demoted {
             let text = error.to_string();
             assert!(
-                text.contains("no majority") || text.contains("in progress") || text.contains("no answer"),
+                text.contains("not a majority") || text.contains("in progress") || text.contains("no answer"),
                 "{text}"
             );
         }

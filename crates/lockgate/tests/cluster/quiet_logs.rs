@@ -56,7 +56,9 @@ async fn undisturbed_node_logs_nothing_and_a_dead_peer_is_two_lines() {
     cluster.up(START_TIMEOUT).await.unwrap();
     eventually("the leader has the node again", async || {
         let lines = lines(&cluster, leader, from);
-        lines.iter().any(|line| line.contains("peers: connected to a lost peer again"))
+        lines
+            .iter()
+            .any(|line| line.contains("peers: connected to a lost peer again"))
     })
     .await;
     tokio::time::sleep(A_WHILE).await;

@@ -24,7 +24,7 @@ pub(crate) struct Contender {
     pub number: u64,
     /// Path of its znode.
     pub path: ZPath,
-    /// Where the name in it begins.
+    /// Offset of its name in the path.
     name_at: usize,
     /// Its session.
     pub session: SessionId,

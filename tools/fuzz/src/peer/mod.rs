@@ -9,9 +9,10 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use lock_node::fuzz::{
-    PeerResponse, PeerRequest, ClusterId, DiskId, FrameReader, PeerRegistry, Hello, HelloReply, HelloStart, MAX_POSITION, Member,
-    Purpose, Shown, SnapshotHead, SnapshotResume, SnapshotTail, WireAppend, WireAppendResult,
-    append_through_raft, decode, decode_start, encode, put_frame, snapshot_meta_through_raft,
+    ClusterId, DiskId, FrameReader, Hello, HelloReply, HelloStart, MAX_POSITION, Member, PeerRegistry,
+    PeerRequest, PeerResponse, Purpose, Shown, SnapshotHead, SnapshotResume, SnapshotTail, WireAppend,
+    WireAppendResult, append_through_raft, decode, decode_start, encode, put_frame,
+    snapshot_meta_through_raft,
 };
 use lock_node::{MemberAddress, NodeId};
 use serde::Serialize;
