@@ -44,7 +44,7 @@ impl Classes {
     };
 
     /// Waiting and holding times of locks, in milliseconds, shown in seconds: up to a working day.
-    pub const PATIENCE: Self = Self {
+    pub const LONG_WAITS: Self = Self {
         bounds: &[
             5, 25, 100, 500, 1_000, 5_000, 15_000, 60_000, 300_000, 1_800_000, 7_200_000, 28_800_000,
         ],

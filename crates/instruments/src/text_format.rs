@@ -34,23 +34,23 @@ impl<T: Instruments> Instruments for Arc<T> {
 pub fn register(registry: &mut Registry, instruments: impl Instruments) {
     registry
         .sub_registry_with_prefix(PREFIX)
-        .register_collector(Box::new(Asked(Box::new(instruments))));
+        .register_collector(Box::new(InstrumentsCollector(Box::new(instruments))));
 }
 
 /// Registers a source whose names have no prefix, such as `process_resident_memory_bytes`.
 pub fn register_unprefixed(registry: &mut Registry, instruments: impl Instruments) {
-    registry.register_collector(Box::new(Asked(Box::new(instruments))));
+    registry.register_collector(Box::new(InstrumentsCollector(Box::new(instruments))));
 }
 
-struct Asked(Box<dyn Instruments>);
+struct InstrumentsCollector(Box<dyn Instruments>);
 
-impl fmt::Debug for Asked {
+impl fmt::Debug for InstrumentsCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Instruments")
     }
 }
 
-impl Collector for Asked {
+impl Collector for InstrumentsCollector {
     fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
         self.0.write(&mut Sheet { encoder })
     }

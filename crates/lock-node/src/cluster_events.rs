@@ -61,32 +61,32 @@ impl ClusterEvent {
 
 /// Stored events, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct ClusterEventLog(Mutex<Kept>);
+pub(crate) struct ClusterEventLog(Mutex<Ring>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Ring {
     /// Number of all events so far.
     count: u64,
-    happenings: VecDeque<Arc<ClusterEvent>>,
+    events: VecDeque<Arc<ClusterEvent>>,
 }
 
 impl ClusterEventLog {
     pub(crate) fn add(&self, happening: ClusterEvent) {
-        let mut kept = self.0.lock();
-        kept.count += 1;
-        kept.happenings.push_back(happening.into());
-        if kept.happenings.len() > MAX_CLUSTER_EVENTS {
-            kept.happenings.pop_front();
+        let mut ring = self.0.lock();
+        ring.count += 1;
+        ring.events.push_back(happening.into());
+        if ring.events.len() > MAX_CLUSTER_EVENTS {
+            ring.events.pop_front();
         }
     }
 
     /// Returns the latest `count` of the events after the first `after`, and the number of all events, for the next call.
     pub(crate) fn after(&self, after: u64, count: usize) -> (Vec<Arc<ClusterEvent>>, u64) {
-        let kept = self.0.lock();
-        let new = usize::try_from(kept.count.saturating_sub(after)).unwrap_or(usize::MAX);
-        let told = new.min(count).min(kept.happenings.len());
-        let first = kept.happenings.len() - told;
-        (kept.happenings.range(first..).cloned().collect(), kept.count)
+        let ring = self.0.lock();
+        let new = usize::try_from(ring.count.saturating_sub(after)).unwrap_or(usize::MAX);
+        let count = new.min(count).min(ring.events.len());
+        let first = ring.events.len() - count;
+        (ring.events.range(first..).cloned().collect(), ring.count)
     }
 }
 
@@ -96,16 +96,16 @@ mod tests {
 
     #[test]
     fn the_latest_are_kept_and_told_once() {
-        let chronicle = ClusterEventLog::default();
+        let log = ClusterEventLog::default();
         let add = |terms: std::ops::RangeInclusive<u64>| {
             for term in terms {
                 let what = ClusterEventKind::LeaderChanged { leader: 1, term };
-                chronicle.add(ClusterEvent { time_ms: term, what });
+                log.add(ClusterEvent { time_ms: term, what });
             }
         };
         let terms = |after, count| {
-            let (told, through) = chronicle.after(after, count);
-            (told.iter().map(|it| it.time_ms).collect::<Vec<_>>(), through)
+            let (count, through) = log.after(after, count);
+            (count.iter().map(|it| it.time_ms).collect::<Vec<_>>(), through)
         };
         assert_eq!(terms(0, 10), (vec![], 0));
         add(1..=3);
@@ -115,11 +115,11 @@ mod tests {
         assert_eq!(terms(3, 10), (vec![4], 4));
         assert_eq!(terms(4, 10), (vec![], 4));
         add(5..=MAX_CLUSTER_EVENTS as u64 + 9);
-        let (told, through) = terms(0, usize::MAX);
+        let (count, through) = terms(0, usize::MAX);
         assert_eq!(
-            (told.len(), told[0], through),
+            (count.len(), count[0], through),
             (MAX_CLUSTER_EVENTS, 10, MAX_CLUSTER_EVENTS as u64 + 9)
         );
-        assert_eq!(chronicle.after(0, 1).0[0].id(), format!("leader-{through}"));
+        assert_eq!(log.after(0, 1).0[0].id(), format!("leader-{through}"));
     }
 }

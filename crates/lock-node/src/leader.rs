@@ -16,7 +16,7 @@ use crate::command_versions::{RECORDS_SINCE, WAITS_END_WITH_RIGHTS};
 use crate::lock_delay_timer::{LockDelayTimer, Passed};
 use crate::replica::Replica;
 use crate::runtime_config::SharedRuntimeConfig;
-use crate::sessions::{Counted, Due, Found};
+use crate::sessions::{Counted, Due, KnownSession};
 use crate::stall_log::StallLog;
 use fault_injection::fail_step;
 use raft_node::RaftNode;
@@ -295,7 +295,7 @@ fn take_up(replica: &Replica, term: u64, grace: Duration) {
     // Under the lock of the state: a session that is opened now is either in the list or comes as an event.
     let store = replica.store.read();
     let timeout = |ms: u32| Duration::from_millis(u64::from(ms));
-    let sessions = store.sessions().into_iter().map(|view| Found {
+    let sessions = store.sessions().into_iter().map(|view| KnownSession {
         session: view.session,
         timeout: timeout(view.timeout_ms),
         silence: view.silence,

@@ -59,7 +59,7 @@
 //! # What this crate must not know
 //!
 //! It knows no HTTP and no ZooKeeper protocol: front ends do, and they do not know each other. It knows no openraft and no peer's message:
-//! `raft-node` does. What a lock is, and who holds it, is decided by `znode-store` alone.
+//! `raft-node` does. `znode-store` alone defines locks and decides their holders.
 
 pub mod config;
 pub mod node;
@@ -124,7 +124,9 @@ pub use raft_node::{
 pub use raft_node::{disk_health, error, membership, status, storage, versions};
 pub use request_error::{HeartbeatError, OpenSessionError, ProposeError};
 pub use runtime_config::RuntimeConfig;
-pub use session_stream::{FollowError, SessionStream, StreamBegin, StreamLook, Told, ToldWhat};
+pub use session_stream::{
+    FollowError, SessionStream, StreamBegin, StreamLook, StreamedEvent, StreamedEventKind,
+};
 pub use watch_connection::{WatchConnection, WatchingLook};
 pub use znode_store;
 pub use znode_watch::{

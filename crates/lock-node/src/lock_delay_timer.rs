@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use znode_store::{ClosedLock, LockName, Zxid};
 
-/// Locks told of by one command: each may let a queue in, and an entry is applied in one go.
+/// Maximum number of locks that one command opens: each may grant a queue, and an entry is applied in one go.
 pub const MAX_LOCKS_AT_ONCE: usize = 256;
 
 /// Interval at which progress is proposed, and timeout of a proposal to open a lock. It is the maximum cost of a change of leaders, and one

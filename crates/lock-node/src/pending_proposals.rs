@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use znode_store::Applied;
 
-use crate::admission::Place;
+use crate::admission::AdmissionPermit;
 use crate::request_error::ProposeError;
 use raft_log::sync::Mutex;
 use raft_node::Unavailable;
@@ -109,7 +109,7 @@ struct Call {
     /// Time of the last attempt.
     sent_at: Option<Instant>,
     answer: oneshot::Sender<Answered>,
-    place: Place,
+    place: AdmissionPermit,
 }
 
 /// Cancelled proposal that may still be in the log. It keeps its permit until its outcome is known; otherwise a client could have any
@@ -118,7 +118,7 @@ struct Call {
 struct Cancelled {
     sent_in: u64,
     at: Instant,
-    _place: Place,
+    _place: AdmissionPermit,
 }
 
 #[derive(Debug, Default)]
@@ -139,7 +139,7 @@ impl PendingProposals {
     /// Enters a new call, which has a place. `encode` makes its envelope from the number that it gets.
     pub fn enter(
         &self,
-        place: Place,
+        place: AdmissionPermit,
         encode: impl FnOnce(u64) -> Bytes,
     ) -> Result<(u64, Bytes, oneshot::Receiver<Answered>), Unavailable> {
         let (tx, rx) = oneshot::channel();
@@ -330,7 +330,7 @@ mod tests {
     use super::*;
     use crate::admission::{Admission, AdmissionConfig};
 
-    fn place(admission: &Arc<Admission>) -> Place {
+    fn place(admission: &Arc<Admission>) -> AdmissionPermit {
         let session = SessionId(1);
         let request = Request::anonymous(Command::CloseSession { session });
         admission.place(&request).unwrap()

@@ -48,16 +48,16 @@ pub enum FollowError {
 
 /// Item of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct StreamedEvent {
     /// Position. A client that resumes after it has got everything up to here, and nothing beyond.
     pub at: EventPosition,
     /// Content.
-    pub what: ToldWhat,
+    pub what: StreamedEventKind,
 }
 
 /// Of a session, or of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ToldWhat {
+pub enum StreamedEventKind {
     /// Something happened to the session.
     Session {
         /// Time in milliseconds since 1970, by the log.
@@ -140,7 +140,7 @@ impl SessionStream {
 
     /// Returns the next items, in order, and the position up to which everything is delivered with them. If there are many, it returns a
     /// part; then [`SessionStream::changed`] is ready at once.
-    pub fn take(&mut self) -> Result<(Vec<Told>, EventPosition), StreamLost> {
+    pub fn take(&mut self) -> Result<(Vec<StreamedEvent>, EventPosition), StreamLost> {
         let replica = self.replica.clone();
         // With the state locked no command is half told.
         let store = replica.store.read();
@@ -150,11 +150,11 @@ impl SessionStream {
             Some(last) if more => last.at,
             _ => EventPosition::all_of(store.zxid()),
         };
-        let mut told: Vec<Told> = taken
+        let mut told: Vec<StreamedEvent> = taken
             .into_iter()
-            .map(|kept| Told {
+            .map(|kept| StreamedEvent {
                 at: kept.at,
-                what: ToldWhat::Session {
+                what: StreamedEventKind::Session {
                     time_ms: kept.time_ms,
                     event: kept.event,
                 },
@@ -166,11 +166,11 @@ impl SessionStream {
             let at = EventPosition::of_watch(notice.zxid, *number).max(before);
             let is_due = at <= reached;
             if is_due {
-                let what = ToldWhat::Watch {
+                let what = StreamedEventKind::Watch {
                     number: *number,
                     notice: notice.clone(),
                 };
-                told.push(Told { at, what });
+                told.push(StreamedEvent { at, what });
             }
             !is_due
         });

@@ -66,7 +66,7 @@ impl Tracked {
 
 /// A session as a new leader finds it in the state.
 #[derive(Debug, Clone, Copy)]
-pub struct Found {
+pub struct KnownSession {
     /// Session.
     pub session: SessionId,
     /// Its timeout.
@@ -116,7 +116,13 @@ pub struct SessionTracker {
 impl SessionTracker {
     /// This node leads in `term` and has applied an entry of its own. Sessions on record go on being silent, the others get
     /// their full timeout, and each at least the `grace`. Call it while the state is locked, so that none is missed.
-    pub fn lead(&self, term: u64, now: Instant, grace: Duration, sessions: impl IntoIterator<Item = Found>) {
+    pub fn lead(
+        &self,
+        term: u64,
+        now: Instant,
+        grace: Duration,
+        sessions: impl IntoIterator<Item = KnownSession>,
+    ) {
         let mut reign = LeaderTerm {
             term,
             sessions: HashMap::new(),
@@ -127,7 +133,7 @@ impl SessionTracker {
             let place = records.binary_search_by_key(&at, |(at, _)| *at).ok()?;
             Some(records[place].1)
         };
-        for Found {
+        for KnownSession {
             session,
             timeout,
             silence,
@@ -404,8 +410,8 @@ mod tests {
     const A: SessionId = SessionId(1);
     const B: SessionId = SessionId(2);
 
-    fn found(session: SessionId, silence: Option<(u64, Duration)>) -> Found {
-        Found {
+    fn found(session: SessionId, silence: Option<(u64, Duration)>) -> KnownSession {
+        KnownSession {
             session,
             timeout: TIMEOUT,
             silence: silence.map(|(at, silent)| Silence {

@@ -22,7 +22,7 @@ impl StallLog {
             tracing::warn!(
                 stalls,
                 ?longest,
-                "this node stood still; sessions get that time back. The machine or its disk is busy: see docs/operate/busy-hosts.md"
+                "this node did not run; sessions get that time back. The machine or its disk is busy: see docs/operate/busy-hosts.md"
             );
         }
     }

@@ -111,7 +111,7 @@ enum State {
     /// The thread has not opened the index yet.
     #[default]
     Opening,
-    Kept(Box<Index>),
+    Open(Box<Index>),
     /// The index cannot be used now; the reason.
     Paused(String),
 }
@@ -178,7 +178,7 @@ impl History {
         self.shared.wait_taken(told)?;
         let mut state = self.shared.state.lock();
         let index = match &mut *state {
-            State::Kept(index) => index,
+            State::Open(index) => index,
             State::Opening => return Err(HistoryUnavailable::new("the lock history is being opened")),
             State::Paused(reason) => {
                 return Err(HistoryUnavailable::new(format!(
@@ -347,7 +347,7 @@ impl HistoryWriter {
             &mut *self.shared.state.lock(),
             State::Paused("this node stops".into()),
         );
-        if let State::Kept(index) = state
+        if let State::Open(index) = state
             && let Err(error) = index.shut()
         {
             tracing::warn!(%error, "the end of the lock history could not be written");
@@ -476,7 +476,7 @@ impl HistoryWriter {
     /// Does something with the index, if it is open.
     fn attempt(&mut self, work: impl FnOnce(&mut Index) -> Result<(), IndexError>) {
         let mut state = self.shared.state.lock();
-        let State::Kept(index) = &mut *state else {
+        let State::Open(index) = &mut *state else {
             return;
         };
         let Err(error) = work(index) else {
@@ -485,7 +485,7 @@ impl HistoryWriter {
         let failed = std::mem::replace(&mut *state, State::Paused(error.to_string()));
         drop(state);
         tracing::warn!(%error, dir = %self.dir.display(), "the lock history pauses; nothing else does");
-        if let State::Kept(index) = failed
+        if let State::Open(index) = failed
             && let Err(error) = index.shut()
         {
             tracing::debug!(%error, "the index did not end in order");
@@ -497,7 +497,7 @@ impl HistoryWriter {
 
     /// Opens the index, if that is due.
     fn reopen(&mut self) {
-        let is_due = !matches!(*self.shared.state.lock(), State::Kept(_)) && Instant::now() >= self.retry_at;
+        let is_due = !matches!(*self.shared.state.lock(), State::Open(_)) && Instant::now() >= self.retry_at;
         if !is_due {
             return;
         }
@@ -510,7 +510,7 @@ impl HistoryWriter {
                         "nothing in the lock history can be read; it begins anew"
                     ),
                 }
-                *self.shared.state.lock() = State::Kept(Box::new(index));
+                *self.shared.state.lock() = State::Open(Box::new(index));
                 self.failures = 0;
                 // Events in the meantime are missing.
                 let told = self.told;

@@ -38,7 +38,7 @@ pub struct ObserversConfig {
 
 /// Entry that is being applied, as far as observers are concerned.
 pub struct ObservedEntry {
-    /// Whether this node leads, and so counts what happens in the whole cluster.
+    /// True at the leader, which counts the events of the whole cluster.
     counts: bool,
     holds: Option<AppliedHolds>,
 }

@@ -83,7 +83,7 @@ impl ProgramVersions {
 }
 
 /// Returns the reason why two nodes cannot communicate, and the remedy.
-pub fn nothing_in_common(this: NodeId, ours: WireRange, other: NodeId, theirs: WireRange) -> String {
+pub fn no_common_version(this: NodeId, ours: WireRange, other: NodeId, theirs: WireRange) -> String {
     let ((old, speaks), (new, asks)) = match ours.newest < theirs.oldest {
         true => ((this, ours), (other, theirs)),
         false => ((other, theirs), (this, ours)),
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn message_names_the_node_that_is_too_old() {
-        let old_first = nothing_in_common(1, range(3, 4), 2, range(5, 6));
-        let new_first = nothing_in_common(2, range(5, 6), 1, range(3, 4));
+        let old_first = no_common_version(1, range(3, 4), 2, range(5, 6));
+        let new_first = no_common_version(2, range(5, 6), 1, range(3, 4));
         assert_eq!(old_first, new_first);
         assert!(
             old_first.starts_with(

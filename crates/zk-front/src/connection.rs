@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use access_token::{Secret, Standing};
 use bytes::{Bytes, BytesMut};
-use lock_node::admission::{Place, Work};
+use lock_node::admission::{AdmissionPermit, Work};
 use lock_node::{Node, ProposeError, Unavailable, WatchConnection, WatchesLost, fail_step};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -505,8 +505,8 @@ impl Connection {
 
     /// Acquires an admission permit for a write; `None` while the node is overloaded. ZooKeeper does not
     /// reject requests then, but stops reading.
-    fn admit(&mut self, step: &Step) -> Option<Place> {
-        let permit = self.front.node().place_for_step(step).ok();
+    fn admit(&mut self, step: &Step) -> Option<AdmissionPermit> {
+        let permit = self.front.node().permit_for_step(step).ok();
         self.held_back = permit.is_none().then(|| Work::of_step(step));
         permit
     }
@@ -516,7 +516,7 @@ impl Connection {
         xid: i32,
         received: Received,
         step: Step,
-        permit: Place,
+        permit: AdmissionPermit,
         reply: WriteReply,
     ) -> Result<(), Broken> {
         let turn = self.next_turn;

@@ -181,7 +181,7 @@ pub use model::reply::*;
 pub use model::session::*;
 pub use model::stat::*;
 pub use read::growth::MAX_REPLACED_BYTES;
-pub use read::mirror_page::Shown;
+pub use read::mirror_page::MirroredZnode;
 pub use read::pages::{EphemeralPage, GraphCursor, LockPage, MAX_LOOKED_AT, SessionPage};
 pub use read::{Page, View};
 pub use restore_as_new_cluster::{LAST_MOVED_POSITION, TooFar};

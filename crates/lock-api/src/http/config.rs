@@ -16,7 +16,7 @@ use super::trace::Tracing;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpConfig {
     /// Name of the listener in the log.
-    pub door: &'static str,
+    pub listener: &'static str,
     /// Maximum size in bytes of the body of a request without znode data.
     pub max_body_bytes: usize,
     /// Maximum size in bytes of the body of a request that writes data into the tree.
@@ -82,7 +82,7 @@ impl LiveConfig {
     pub fn set(&self, new: HttpConfig) {
         let mut now = self.now.write();
         let mut new = HttpConfig {
-            door: now.door,
+            listener: now.listener,
             max_large_bodies_bytes: now.max_large_bodies_bytes,
             max_large_answers_bytes: now.max_large_answers_bytes,
             drain_timeout: now.drain_timeout,
@@ -124,7 +124,7 @@ impl HttpConfig {
     /// Configuration of the administration listener: few connections, but reserved ones.
     pub fn administration() -> Self {
         Self {
-            door: "administration",
+            listener: "administration",
             // Some people, some monitoring programs, and the connections that they did not close.
             max_connections: 64,
             max_connections_per_address: 64,
@@ -136,7 +136,7 @@ impl HttpConfig {
 impl Default for HttpConfig {
     fn default() -> Self {
         Self {
-            door: "HTTP",
+            listener: "HTTP",
             // Names, notes and options take a few kilobytes at most.
             max_body_bytes: 64 * 1024,
             // The largest data of one znode (1 MiB) in base64, with room for the rest of the request.

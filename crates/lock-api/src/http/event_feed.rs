@@ -196,21 +196,17 @@ impl Feed {
         let (of_cluster, through) = self.api.node.cluster_events(self.of_cluster, count);
         self.of_cluster = through;
         let is_selected = |it: &FeedEvent| matches_prefix(&it.what, self.prefix.as_deref());
-        let render = |store: &Store, mut happenings: FeedPage| {
-            happenings.latest.retain(|it| may_see(store, caller, &it.what));
+        let render = |store: &Store, mut page: FeedPage| {
+            page.latest.retain(|it| may_see(store, caller, &it.what));
             let locks = match with_locks {
-                true => locks_of(&happenings),
+                true => locks_of(&page),
                 false => BTreeSet::new(),
             };
             let at = EventPosition::all_of(store.zxid());
-            let events: Vec<_> = happenings
-                .latest
-                .iter()
-                .map(|it| serialize_event(store, it))
-                .collect();
+            let events: Vec<_> = page.latest.iter().map(|it| serialize_event(store, it)).collect();
             let summaries: Vec<_> = locks.iter().map(|lock| SeenLock::now(store, lock)).collect();
             let document = HappenedEvent {
-                more: happenings.more,
+                more: page.more,
                 events,
                 locks: summaries.iter().map(SummaryAnswer::from).collect(),
                 cluster: with_cluster.then(|| match may_see_cluster(store, caller) {
@@ -238,8 +234,8 @@ impl Feed {
 }
 
 /// Locks of the events in a message.
-fn locks_of(happenings: &FeedPage) -> BTreeSet<LockName> {
-    happenings.latest.iter().filter_map(|it| it.what.lock()).collect()
+fn locks_of(page: &FeedPage) -> BTreeSet<LockName> {
+    page.latest.iter().filter_map(|it| it.what.lock()).collect()
 }
 
 fn matches_prefix(what: &FeedEventKind, prefix: Option<&str>) -> bool {

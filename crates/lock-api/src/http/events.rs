@@ -19,7 +19,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use axum::response::Response;
 use lock_node::{
     EventPosition, FollowError, HeartbeatError, Node, Notice, SessionStream, StreamBegin, StreamLook,
-    StreamLost, ToldWhat,
+    StreamLost, StreamedEventKind,
 };
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -351,10 +351,10 @@ impl Feed {
         };
         for delivered in events {
             match &delivered.what {
-                ToldWhat::Session { time_ms, event } => {
+                StreamedEventKind::Session { time_ms, event } => {
                     self.is_over |= session_event(text, delivered.at, *time_ms, event);
                 }
-                ToldWhat::Watch { number, notice } => {
+                StreamedEventKind::Watch { number, notice } => {
                     let fired = WatchEvent {
                         watch: &self.watches[*number as usize].text,
                         event: event_word(notice.kind),

@@ -2,7 +2,7 @@
 //!
 //! hyper reads on while a handler runs, to detect the end of the stream, but stops at the first byte of the next
 //! request. A caller that waits for a lock, sends an empty line or a pipelined request and then closes its connection
-//! would keep its place in the queue for ever. [`Lookahead`] reads the bytes that hyper does not read, buffers them,
+//! would keep its place in the queue forever. [`Lookahead`] reads the bytes that hyper does not read, buffers them,
 //! and hands them to hyper later.
 
 use std::io;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 use znode_store::{
-    Acl, Limits, MAX_ACL_BYTES, MAX_MIRRORED, MirrorStep, Mirrored, MirroredKind, PathBounds, Shown, ZPath,
-    Zxid,
+    Acl, Limits, MAX_ACL_BYTES, MAX_MIRRORED, MirrorStep, Mirrored, MirroredKind, MirroredZnode, PathBounds,
+    ZPath, Zxid,
 };
 
 use super::acl_types::{EntryAnswer, EntryBody, acl, shown};
@@ -250,7 +250,7 @@ pub struct ShownAnswer<'a> {
 }
 
 impl<'a> MirrorPageAnswer<'a> {
-    pub fn new(zxid: Zxid, limits: Limits, paths: PathBounds, page: &'a [Shown], more: bool) -> Self {
+    pub fn new(zxid: Zxid, limits: Limits, paths: PathBounds, page: &'a [MirroredZnode], more: bool) -> Self {
         Self {
             zxid: zxid.0,
             limits: LimitsAnswer::new(limits, paths),
@@ -260,8 +260,8 @@ impl<'a> MirrorPageAnswer<'a> {
     }
 }
 
-impl<'a> From<&'a Shown> for ShownAnswer<'a> {
-    fn from(node: &'a Shown) -> Self {
+impl<'a> From<&'a MirroredZnode> for ShownAnswer<'a> {
+    fn from(node: &'a MirroredZnode) -> Self {
         let (stat, owner) = (&node.stat, node.stat.ephemeral_owner);
         let kind = match (owner.session(), owner.ttl_ms()) {
             (Some(_), _) => KindWord::Ephemeral,

@@ -126,7 +126,7 @@ async fn accept(
         }
     };
     let settings = Listener {
-        name: config.door,
+        name: config.listener,
         limiter: ConnectionLimiter::new(live.connections().clone()),
         total_limit_response: rejection(Problem::new(
             Code::Unavailable,

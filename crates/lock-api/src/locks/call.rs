@@ -58,7 +58,7 @@ impl CallKind {
     }
 }
 
-/// Proposal under way. It continues when its call is dropped, because only its outcome tells what has to be withdrawn.
+/// Proposal under way. It continues when its call is dropped, because only its outcome shows which contenders to withdraw.
 pub(super) type Proposal = Pin<Box<dyn Future<Output = Result<Applied, ProposeError>> + Send>>;
 
 /// Contenders of a call, in the order of its locks.

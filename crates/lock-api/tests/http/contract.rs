@@ -25,14 +25,14 @@ pub const VERBS: [&str; 8] = [
 
 /// Operation that was requested.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct SentRequest {
     pub server: SocketAddr,
     pub method: String,
     pub address: String,
     pub body: Option<String>,
 }
 
-impl Asked {
+impl SentRequest {
     pub fn new(server: SocketAddr, method: &str, address: &str, body: Option<&str>) -> Self {
         Self {
             server,
@@ -157,13 +157,13 @@ pub fn note(server: SocketAddr, id: &str, status: u16) {
 
 /// Compares an answer with the document.
 #[track_caller]
-pub fn hold(asked: &Asked, reply: &Reply) {
+pub fn hold(asked: &SentRequest, reply: &Reply) {
     if let Err(wrong) = held(asked, reply) {
         panic!("not as documented: {wrong}\n{asked:?}\n{reply:?}");
     }
 }
 
-fn held(asked: &Asked, reply: &Reply) -> Result<(), String> {
+fn held(asked: &SentRequest, reply: &Reply) -> Result<(), String> {
     let code = match reply.status {
         400.. => reply.json()["code"].as_str().unwrap_or_default().to_owned(),
         _ => String::new(),

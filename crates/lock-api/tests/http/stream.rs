@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::contract::{self, Asked};
+use crate::contract::{self, SentRequest};
 use crate::support::{Reply, Server, in_time};
 
 /// A received event.
@@ -90,7 +90,7 @@ impl Stream {
                 .await
                 .unwrap();
             let refused = Reply::parse(&bytes);
-            contract::hold(&Asked::new(address, "GET", path, None), &refused);
+            contract::hold(&SentRequest::new(address, "GET", path, None), &refused);
             return Err(refused);
         }
         for line in [

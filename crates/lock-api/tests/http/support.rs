@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::contract::{self, Asked};
+use crate::contract::{self, SentRequest};
 
 /// Timeout of each step of a test.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
@@ -187,7 +187,7 @@ impl Server {
         socket.bind((host, 0).into()).unwrap();
         let stream = socket.connect(self.address).await.unwrap();
         let body = body.map(|body| body.to_string());
-        let asked = Asked::new(self.address, method, path, body.as_deref());
+        let asked = SentRequest::new(self.address, method, path, body.as_deref());
         Call::send_on(stream, asked, None).await.reply().await
     }
 
@@ -205,7 +205,7 @@ impl Server {
 pub struct Call {
     pub stream: TcpStream,
     /// Operation whose schema the answer must match, unless it is no answer of the API.
-    asked: Option<Asked>,
+    asked: Option<SentRequest>,
 }
 
 impl Call {
@@ -222,10 +222,10 @@ impl Call {
         body: Option<&str>,
     ) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
-        Self::send_on(stream, Asked::new(address, method, path, body), token).await
+        Self::send_on(stream, SentRequest::new(address, method, path, body), token).await
     }
 
-    async fn send_on(mut stream: TcpStream, asked: Asked, token: Option<&str>) -> Self {
+    async fn send_on(mut stream: TcpStream, asked: SentRequest, token: Option<&str>) -> Self {
         let body = asked.body.as_deref().unwrap_or_default();
         let head = head(&asked.method, &asked.address, token, body.len());
         stream.write_all(head.as_bytes()).await.unwrap();
@@ -243,7 +243,7 @@ impl Call {
         stream.write_all(head.as_bytes()).await.unwrap();
         Self {
             stream,
-            asked: Some(Asked::new(address, method, path, None)),
+            asked: Some(SentRequest::new(address, method, path, None)),
         }
     }
 

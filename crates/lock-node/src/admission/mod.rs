@@ -156,9 +156,9 @@ impl Admission {
     }
 
     /// A place for a request.
-    pub fn place(self: &Arc<Self>, request: &Request) -> Result<Place, Busy> {
+    pub fn place(self: &Arc<Self>, request: &Request) -> Result<AdmissionPermit, Busy> {
         let work = Work::of(request);
-        let place = self.place_for(work, work::weight(request));
+        let place = self.permit_for(work, work::weight(request));
         if place.is_err()
             && let Some(taken) = self.state.lock().taken(work)
         {
@@ -168,11 +168,11 @@ impl Admission {
     }
 
     /// Returns a permit for a step of a connected client. Without one the client waits, and nothing is rejected.
-    pub fn place_for_step(self: &Arc<Self>, step: &Step) -> Result<Place, Busy> {
-        self.place_for(Work::of_step(step), work::weight_of_step(step))
+    pub fn permit_for_step(self: &Arc<Self>, step: &Step) -> Result<AdmissionPermit, Busy> {
+        self.permit_for(Work::of_step(step), work::weight_of_step(step))
     }
 
-    fn place_for(self: &Arc<Self>, work: Work, bytes: usize) -> Result<Place, Busy> {
+    fn permit_for(self: &Arc<Self>, work: Work, bytes: usize) -> Result<AdmissionPermit, Busy> {
         let mut state = self.state.lock();
         let has_room = state.has_room(work);
         if let Some(taken) = state.taken(work) {
@@ -186,7 +186,7 @@ impl Admission {
         }
         drop(state);
         let admission = self.clone();
-        Ok(Place {
+        Ok(AdmissionPermit {
             admission,
             work,
             bytes,
@@ -284,16 +284,16 @@ impl State {
     }
 }
 
-/// A proposal's place. Given back when it is dropped.
+/// Permit of one proposal. Dropping it returns it.
 #[derive(Debug)]
-pub struct Place {
+pub struct AdmissionPermit {
     admission: Arc<Admission>,
     work: Work,
     bytes: usize,
     since: Instant,
 }
 
-impl Place {
+impl AdmissionPermit {
     /// Records that the proposal was applied, and how long that took.
     pub fn carried_out(self) {
         let now = Instant::now();
@@ -302,7 +302,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for AdmissionPermit {
     fn drop(&mut self) {
         let mut state = self.admission.state.lock();
         if let Some(taken) = state.taken(self.work) {

@@ -1,4 +1,4 @@
-//! Places are taken and given back, each kind its own.
+//! Admission permits are taken and returned, each kind from its own share.
 
 use znode_store::{Command, Op, SessionId, ZPath};
 
@@ -30,17 +30,17 @@ fn keep() -> Request {
 #[tokio::test]
 async fn new_work_cannot_take_the_permits_of_work_that_keeps() {
     let admission = admission(2, 1_000_000);
-    let places: Vec<Place> = (0..2).map(|_| admission.place(&new(0)).unwrap()).collect();
+    let places: Vec<AdmissionPermit> = (0..2).map(|_| admission.place(&new(0)).unwrap()).collect();
     assert_eq!(admission.place(&new(0)).unwrap_err(), Busy { outstanding: 2 });
     assert!(!admission.has_room(Work::New));
-    let kept: Vec<Place> = (0..2 * KEPT_PLACES)
+    let kept: Vec<AdmissionPermit> = (0..2 * KEPT_PLACES)
         .map(|_| admission.place(&keep()).unwrap())
         .collect();
     assert!(admission.place(&keep()).is_err(), "nothing is without bounds");
     let own = Request::internal(Command::CloseSession {
         session: SessionId(1),
     });
-    let own: Vec<Place> = (0..10).map(|_| admission.place(&own).unwrap()).collect();
+    let own: Vec<AdmissionPermit> = (0..10).map(|_| admission.place(&own).unwrap()).collect();
     let counts = admission.counts();
     assert_eq!(
         (counts.new, counts.kept, counts.refused),
@@ -60,7 +60,7 @@ async fn bytes_are_bounded_too_and_what_is_large_passes_alone() {
     assert!(admission.place(&new(0)).is_err());
     assert!(admission.place(&keep()).is_ok());
     drop(large);
-    let places: Vec<Place> = (0..2).map(|_| admission.place(&new(5_000)).unwrap()).collect();
+    let places: Vec<AdmissionPermit> = (0..2).map(|_| admission.place(&new(5_000)).unwrap()).collect();
     assert!(!admission.has_room(Work::New));
     assert!(admission.place(&new(0)).is_err());
     drop(places);

@@ -69,8 +69,8 @@ pub fn inspect_told<T>(
 pub(super) fn open<'a>(
     file: &Path,
     told: &'a mut dyn FnMut(u64),
-) -> Result<BackupReader<BufReader<Told<'a>>>, BackupError> {
-    let from = Told {
+) -> Result<BackupReader<BufReader<ProgressReader<'a>>>, BackupError> {
+    let from = ProgressReader {
         from: File::open(file)?,
         bytes: 0,
         told,
@@ -79,13 +79,13 @@ pub(super) fn open<'a>(
 }
 
 /// A file of which somebody follows how far it was read.
-pub(super) struct Told<'a> {
+pub(super) struct ProgressReader<'a> {
     from: File,
     bytes: u64,
     told: &'a mut dyn FnMut(u64),
 }
 
-impl Read for Told<'_> {
+impl Read for ProgressReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.from.read(buffer)?;
         self.bytes += count as u64;

@@ -14,7 +14,7 @@
 //! is never taken for a whole one. `docs/internals/format.md` shows the bytes.
 //!
 //! What is not here: HTTP, and how a cluster forms (`raft_node::formation`). Nothing here knows what a znode is: how a
-//! state moves forward and what becomes of its sessions is the store's.
+//! state moves forward, and how its sessions end, is decided by the store.
 
 mod format;
 mod inspect;

@@ -11,7 +11,7 @@ use raft_node::leader_view::LeaderView;
 use raft_node::{MemberAddress, NodeId};
 
 /// Interval at which members and alarms are checked. Changes of the leader are seen at once.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Last observation.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Node {
             }
             tokio::select! {
                 changed = view.changed() => if changed.is_err() { return },
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
                 () = raft.stop_token().cancelled() => return,
             }
         }

@@ -32,7 +32,7 @@ impl Node {
     }
 
     /// Subscribes to the events of all locks and sessions. The receiver changes when there may be new events; read them with
-    /// [`Node::happenings`].
+    /// [`Node::feed_events`].
     pub fn subscribe_feed(&self) -> Result<watch::Receiver<u64>, TooManyFeedSubscribers> {
         self.inner.replica.observers.feed.subscribe()
     }
@@ -48,8 +48,8 @@ impl Node {
     ) -> T {
         // With the state locked no command is half told.
         self.read(|store| {
-            let happenings = self.inner.replica.observers.feed.after(after, count, is_meant);
-            look(store, happenings)
+            let page = self.inner.replica.observers.feed.after(after, count, is_meant);
+            look(store, page)
         })
     }
 

@@ -28,7 +28,7 @@ use znode_watch::{TooManyWatches, WatchCounts, WatchKind};
 pub use self::backup::BackupRefused;
 pub use self::history::HistoryError;
 pub use self::proposal::Proposal;
-use crate::admission::{Admission, AdmissionConfig, AdmissionCounts, Busy, Place, Work};
+use crate::admission::{Admission, AdmissionConfig, AdmissionCounts, AdmissionPermit, Busy, Work};
 use crate::cluster_events::ClusterEventLog;
 use crate::command_versions::LONG_PATHS;
 use crate::config::NodeConfig;
@@ -141,16 +141,16 @@ impl Node {
         Proposal::submit(self, request, place)
     }
 
-    /// The same with a place that was taken before: by [`Node::place_for_step`].
-    pub fn submit_in(&self, request: Request, place: Place) -> Result<Proposal, ProposeError> {
+    /// The same with a place that was taken before: by [`Node::permit_for_step`].
+    pub fn submit_in(&self, request: Request, place: AdmissionPermit) -> Result<Proposal, ProposeError> {
         self.inner.raft.accepting()?;
         Proposal::submit(self, request, place)
     }
 
     /// Returns a permit for a request of a connected client. Without one the caller should not read from the client until there is
     /// [`Node::room`].
-    pub fn place_for_step(&self, step: &Step) -> Result<Place, Busy> {
-        self.inner.admission.place_for_step(step)
+    pub fn permit_for_step(&self, step: &Step) -> Result<AdmissionPermit, Busy> {
+        self.inner.admission.permit_for_step(step)
     }
 
     /// Waits until such work may find a place.

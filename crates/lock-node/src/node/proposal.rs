@@ -10,7 +10,7 @@ use tokio::time::{Instant, Sleep};
 use znode_store::{Applied, Request};
 
 use super::Node;
-use crate::admission::Place;
+use crate::admission::AdmissionPermit;
 use crate::command_label::CommandLabel;
 use crate::command_versions;
 use crate::envelope::Envelope;
@@ -41,7 +41,11 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    pub(super) fn submit(node: &Node, mut request: Request, place: Place) -> Result<Self, ProposeError> {
+    pub(super) fn submit(
+        node: &Node,
+        mut request: Request,
+        place: AdmissionPermit,
+    ) -> Result<Self, ProposeError> {
         let inner = &node.inner;
         let asked = Instant::now();
         let subject = CommandLabel::of(&request.command);

@@ -10,7 +10,7 @@ use crate::node::Node;
 use raft_node::disk_health::AlarmKind;
 use raft_node::{MemberAddress, NodeId};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Cluster {
     configs: BTreeMap<NodeId, NodeConfig>,
@@ -90,7 +90,7 @@ async fn until(what: &str, mut condition: impl FnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    let waited = tokio::time::timeout(PATIENCE, waited).await;
+    let waited = tokio::time::timeout(TIMEOUT, waited).await;
     assert!(waited.is_ok(), "timed out: {what}");
 }
 

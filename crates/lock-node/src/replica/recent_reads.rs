@@ -14,12 +14,12 @@ pub(super) const LATELY: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct RecentReads {
     count: AtomicU64,
-    found: Mutex<Found>,
+    found: Mutex<LastCount>,
 }
 
 /// Result of the last question.
 #[derive(Debug, Default)]
-struct Found {
+struct LastCount {
     count: u64,
     /// Time of the last question that found new reads.
     at: Option<Instant>,
@@ -41,7 +41,7 @@ impl RecentReads {
         let mut found = self.found.lock();
         let count = self.count();
         if count != found.count {
-            *found = Found { count, at: Some(now) };
+            *found = LastCount { count, at: Some(now) };
         }
         found.at.is_some_and(|at| now < at + LATELY)
     }

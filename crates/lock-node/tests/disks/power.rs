@@ -12,7 +12,7 @@ use lock_node::{NodeConfig, ProposeError, SnapshotConfig};
 use parking_lot::Mutex;
 use raft_log::sim_disk::{Fault, IgnoredCall, Random, SimDisk};
 
-use crate::cluster::{Cluster, PATIENCE, create, eventually, put, request};
+use crate::cluster::{Cluster, TIMEOUT, create, eventually, put, request};
 
 /// Number of power cuts unless `POWER_CUTS` sets it. Each is under load, and the next cluster runs on the disks that are left.
 const CUTS: u64 = 6;
@@ -258,7 +258,7 @@ async fn a_node_whose_disk_fails_stops_and_the_others_go_on() {
     disk.fail_calls_from(disk.calls(), Fault::InputOutput);
     let survivor = *cluster.nodes.keys().find(|id| **id != broken).unwrap();
     assert!(put(cluster.node(survivor), "/after", "x").await.outcome.is_ok());
-    let failure = tokio::time::timeout(PATIENCE, cluster.node(broken).failed())
+    let failure = tokio::time::timeout(TIMEOUT, cluster.node(broken).failed())
         .await
         .unwrap();
     assert!(failure.contains("simulated input/output error"), "{failure}");

@@ -106,7 +106,7 @@ fn holder(n: u64, number: u32) -> String {
     format!("_c_0123456789abcdef0123456789ab{n:04x}-lock-{number:010}")
 }
 
-/// A request of each kind, by a name, in an order in which they can be carried out.
+/// A request of each kind, by a name, in an order in which all succeed.
 pub fn requests() -> Vec<(&'static str, Request)> {
     let of = |session: Option<u64>, command| Request {
         session: session.map(SessionId),
@@ -417,7 +417,7 @@ pub fn requests() -> Vec<(&'static str, Request)> {
     requests
 }
 
-/// How the cluster is secured, and who may do what then.
+/// Requests that secure the cluster, and requests that need permissions from then on.
 fn access() -> Vec<(&'static str, Request)> {
     let by = |identity, command| Request {
         caller: Identities::new([identity]),

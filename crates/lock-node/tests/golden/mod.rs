@@ -15,14 +15,14 @@ mod material;
 
 use std::path::{Path, PathBuf};
 
-/// Where the files are.
+/// Returns the path of a golden file.
 fn place(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
         .join(name)
 }
 
-/// What the golden file `name` holds; `written` is what today's program writes instead.
+/// Returns the content of the golden file `name`, and compares it with `written`, the output of today's program.
 #[track_caller]
 fn golden(name: &str, written: &[u8]) -> Vec<u8> {
     let path = place(name);

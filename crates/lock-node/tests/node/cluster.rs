@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use crate::troubled_disk::TroubledDisk;
 
 /// Timeout of a test's step: only a bug takes this long.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct Cluster {
     pub dir: TempDir,
@@ -217,7 +217,7 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
         }
     };
     assert!(
-        tokio::time::timeout(PATIENCE, waited).await.is_ok(),
+        tokio::time::timeout(TIMEOUT, waited).await.is_ok(),
         "timeout: {what}"
     );
 }

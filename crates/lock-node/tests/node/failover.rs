@@ -8,7 +8,7 @@ use std::time::Duration;
 use lock_node::znode_store::{CreateMode, Reply, Store};
 use lock_node::{HeartbeatError, ProposeError, StartError};
 
-use crate::cluster::{Cluster, PATIENCE, create, eventually, path, put, request};
+use crate::cluster::{Cluster, TIMEOUT, create, eventually, path, put, request};
 
 #[tokio::test]
 async fn leadership_moves_at_a_stop_and_writes_go_on() {
@@ -125,7 +125,7 @@ async fn a_node_whose_directory_was_lost_is_refused() {
         let kept = lost.with_extension("kept");
         std::fs::rename(&lost, &kept).unwrap();
         cluster.restart(id).await.unwrap();
-        let failure = tokio::time::timeout(PATIENCE, cluster.node(id).failed())
+        let failure = tokio::time::timeout(TIMEOUT, cluster.node(id).failed())
             .await
             .unwrap();
         assert!(failure.contains("data directory"), "{failure}");
@@ -184,7 +184,7 @@ async fn a_node_that_is_started_anew_shows_nothing_older_than_in_its_earlier_lif
     }
     let sees = || alone.read(|store| store.get(&path("/a")).is_some());
     let caught_up = async { while alone.caught_up_once().await.is_err() {} };
-    tokio::time::timeout(PATIENCE, caught_up)
+    tokio::time::timeout(TIMEOUT, caught_up)
         .await
         .expect("they elect a leader");
     assert!(sees());

@@ -5,7 +5,7 @@ use lock_node::znode_store::{
     AttemptId, Command, LockCommand, LockMode, LockName, LockWish, Password, Reply, Request, SessionId,
 };
 
-use crate::cluster::{Cluster, PATIENCE, request};
+use crate::cluster::{Cluster, TIMEOUT, request};
 
 /// Number of attempts: a test that is paused for two milliseconds in between sees nothing.
 const TRIES: u128 = 50;
@@ -99,7 +99,7 @@ async fn waiters_for_a_lock_are_in_one_entry_with_its_release() {
 
     // Without a release it is in the queue nevertheless, soon.
     let call = node.propose(acquire(waits, TRIES + 1));
-    let queued = tokio::time::timeout(PATIENCE, call).await;
+    let queued = tokio::time::timeout(TIMEOUT, call).await;
     let queued = queued.expect("it is not kept for a release").unwrap().outcome;
     assert!(matches!(queued, Ok(Reply::Queued(_))), "{queued:?}");
     cluster.stop_all().await;

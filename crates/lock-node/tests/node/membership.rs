@@ -11,7 +11,7 @@ use lock_node::{
 };
 use tokio::net::TcpListener;
 
-use crate::cluster::{Cluster, PATIENCE, create, eventually, path, put, request, small_snapshots};
+use crate::cluster::{Cluster, TIMEOUT, create, eventually, path, put, request, small_snapshots};
 
 /// Callers that write all the time, and count what was answered.
 struct Writers {
@@ -51,7 +51,7 @@ impl Writers {
 
 /// Promotes, as soon as the learner has caught up.
 async fn promote(by: &Node, id: NodeId) {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TIMEOUT;
     loop {
         match by.promote_member(id).await {
             Ok(_) => return,
@@ -76,7 +76,7 @@ fn refusal<T: std::fmt::Debug>(outcome: Result<T, MembershipError>) -> Membershi
 
 /// Waits until a node has learnt that it was removed.
 async fn hears_that_it_was_removed(node: &Node) {
-    let reason = tokio::time::timeout(PATIENCE, node.failed())
+    let reason = tokio::time::timeout(TIMEOUT, node.failed())
         .await
         .expect("the node learns of it");
     assert!(reason.contains("was removed from the cluster"), "{reason}");
@@ -180,7 +180,7 @@ async fn a_learner_gets_all_by_snapshot_when_the_log_is_purged_and_serves_everyt
     };
     let command = lock_node::znode_store::Command::Write(set);
     cluster.node(1).propose(request(command)).await.unwrap();
-    let notice = tokio::time::timeout(PATIENCE, watcher.fired()).await.unwrap();
+    let notice = tokio::time::timeout(TIMEOUT, watcher.fired()).await.unwrap();
     assert!(notice.is_some(), "{notice:?}");
     cluster.stop_all().await;
 }
@@ -545,7 +545,7 @@ async fn a_directory_that_was_made_anew_is_not_the_member() {
         Err(StartError::Identity(_)) => {}
         Err(other) => panic!("{other}"),
         Ok(()) => {
-            let reason = tokio::time::timeout(PATIENCE, cluster.node(4).failed())
+            let reason = tokio::time::timeout(TIMEOUT, cluster.node(4).failed())
                 .await
                 .unwrap();
             assert!(reason.contains("created again"), "{reason}");

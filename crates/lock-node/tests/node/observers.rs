@@ -4,7 +4,7 @@ use lock_node::znode_store::{Command, Identities, Op};
 use lock_node::znode_watch::WatchKind;
 use lock_node::{Node, Role};
 
-use crate::cluster::{Cluster, PATIENCE, eventually, path, put, request};
+use crate::cluster::{Cluster, TIMEOUT, eventually, path, put, request};
 
 const OBSERVERS: [u64; 2] = [4, 5];
 
@@ -56,7 +56,7 @@ async fn observers_serve_through_the_loss_of_a_leader_and_count_for_no_majority(
     set(cluster.node(4), "second").await;
     assert_eq!(data(cluster.node(4)), "second");
     for watcher in watchers {
-        let notice = tokio::time::timeout(PATIENCE, watcher.fired()).await.unwrap();
+        let notice = tokio::time::timeout(TIMEOUT, watcher.fired()).await.unwrap();
         assert!(notice.is_some(), "the watch at an observer has fired");
     }
     cluster.node(4).heartbeat(session).await.unwrap();

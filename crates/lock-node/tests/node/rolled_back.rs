@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lock_node::{AlarmKind, Node, NodeConfig, NodeId, StartError};
 
-use crate::cluster::{Cluster, PATIENCE, eventually, put};
+use crate::cluster::{Cluster, TIMEOUT, eventually, put};
 
 fn often(config: &mut NodeConfig) {
     config.raft.audit_interval = Duration::from_millis(50);
@@ -41,7 +41,7 @@ fn put_back(cluster: &Cluster, id: NodeId, image: &Path) {
 }
 
 async fn failure_of(node: &Node) -> String {
-    tokio::time::timeout(PATIENCE, node.failed()).await.unwrap()
+    tokio::time::timeout(TIMEOUT, node.failed()).await.unwrap()
 }
 
 /// It is refused by its peers, and then by its own directory.

@@ -24,7 +24,7 @@ use lock_node::znode_store::CreateMode;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Longer than any connection of a stranger lasts, unless something is broken.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Certificates for everybody.
 struct Ca {
@@ -117,7 +117,7 @@ fn patient(config: &mut NodeConfig) {
 /// All that a node says until it hangs up.
 async fn heard(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let ended = timeout(PATIENCE, stream.read_to_end(&mut bytes)).await;
+    let ended = timeout(TIMEOUT, stream.read_to_end(&mut bytes)).await;
     // How it hangs up does not matter.
     let _: io::Result<usize> = ended.expect("the node hangs up");
     bytes
@@ -143,7 +143,7 @@ async fn hello(
     put_frame(&mut out, &registry.hello(to, Purpose::Control));
     stream.write_all(&out).await.ok()?;
     stream.flush().await.ok()?;
-    let reply = timeout(PATIENCE, FrameReader::new(&mut *stream).message()).await;
+    let reply = timeout(TIMEOUT, FrameReader::new(&mut *stream).message()).await;
     reply.expect("the node answers or hangs up").ok().flatten()
 }
 

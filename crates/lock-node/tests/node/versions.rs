@@ -5,7 +5,7 @@ use lock_node::{Node, NodeId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::cluster::{Cluster, PATIENCE, eventually, put};
+use crate::cluster::{Cluster, TIMEOUT, eventually, put};
 
 const OWN: u16 = WireRange::OWN.newest;
 
@@ -89,7 +89,7 @@ async fn answer_to(peer: &str, message: &[u8]) -> String {
     stream.write_all(&frame).await.unwrap();
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);
-    tokio::time::timeout(PATIENCE, read).await.unwrap().unwrap();
+    tokio::time::timeout(TIMEOUT, read).await.unwrap().unwrap();
     String::from_utf8_lossy(&answer).into_owned()
 }
 

@@ -3,7 +3,7 @@
 use lock_node::znode_store::{Command, CreateMode, Identities, Request};
 use lock_node::{WatchKind, WatchLists, WatchesLost};
 
-use crate::cluster::{Cluster, PATIENCE, create, eventually, path, put, small_snapshots};
+use crate::cluster::{Cluster, TIMEOUT, create, eventually, path, put, small_snapshots};
 
 #[tokio::test]
 async fn a_client_hears_at_any_node_what_happens_at_another() {
@@ -32,7 +32,7 @@ async fn a_client_hears_at_any_node_what_happens_at_another() {
         .unwrap();
     let mut told = Vec::new();
     for _ in 0..2 {
-        let next = tokio::time::timeout(PATIENCE, client.next()).await.unwrap();
+        let next = tokio::time::timeout(TIMEOUT, client.next()).await.unwrap();
         told.push(next.unwrap().to_string());
     }
     let zxid = created.zxid;
@@ -81,7 +81,7 @@ async fn a_client_of_a_node_that_catches_up_by_snapshot_misses_nothing() {
         if look.store().stat(&path).is_none() {
             look.arm(WatchKind::Data, &path).unwrap();
             drop(look);
-            let told = tokio::time::timeout(PATIENCE, client.next()).await.unwrap();
+            let told = tokio::time::timeout(TIMEOUT, client.next()).await.unwrap();
             assert_eq!(told.unwrap().path, path);
         }
     }

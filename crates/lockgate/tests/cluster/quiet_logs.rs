@@ -10,7 +10,7 @@ use crate::harness::{TestCluster, eventually};
 const A_WHILE: Duration = Duration::from_secs(4);
 
 /// Parts of lines about the machine, which other tests keep busy.
-const OF_THE_MACHINE: [&str; 3] = ["stood still", "alarm", "lockgate::slow"];
+const OF_THE_MACHINE: [&str; 3] = ["did not run", "alarm", "lockgate::slow"];
 
 /// Returns the lines that a node has logged from `from` on, without those about the machine.
 fn lines(cluster: &TestCluster, id: u64, from: usize) -> Vec<String> {

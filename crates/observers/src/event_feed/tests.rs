@@ -123,13 +123,13 @@ fn missing_events_are_reported() {
 #[test]
 fn subscribers_are_bounded() {
     let feed = EventFeed::new();
-    let mut onlookers: Vec<_> = (0..MAX_FEED_SUBSCRIBERS)
+    let mut subscribers: Vec<_> = (0..MAX_FEED_SUBSCRIBERS)
         .map(|_| feed.subscribe().unwrap())
         .collect();
     assert_eq!(feed.subscribe().unwrap_err(), TooManyFeedSubscribers);
-    onlookers.pop();
+    subscribers.pop();
     assert!(feed.subscribe().is_ok());
-    assert!(!onlookers[0].has_changed().unwrap());
+    assert!(!subscribers[0].has_changed().unwrap());
     feed.add(Zxid(1), 5, &[began("a")]);
-    assert!(onlookers[0].has_changed().unwrap());
+    assert!(subscribers[0].has_changed().unwrap());
 }

@@ -135,8 +135,8 @@ impl Default for LockCounterSet {
     fn default() -> Self {
         Self {
             grants: Counter::default(),
-            waits: Histogram::new(&Classes::PATIENCE),
-            holds: Histogram::new(&Classes::PATIENCE),
+            waits: Histogram::new(&Classes::LONG_WAITS),
+            holds: Histogram::new(&Classes::LONG_WAITS),
             holds_ended: Default::default(),
             waits_ended: Default::default(),
         }

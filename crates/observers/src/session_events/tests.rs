@@ -167,7 +167,7 @@ fn stream_learns_of_removed_events() {
     assert_eq!(slow.take(Zxid(4), 10), Err(StreamLost::TooSlow), "for good");
     assert!(
         quick.take(Zxid(4), 10).unwrap().0.is_empty(),
-        "it was told the first"
+        "it got the first event"
     );
     for (position, known) in [
         ("0", false),

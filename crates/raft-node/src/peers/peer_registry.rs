@@ -31,7 +31,7 @@ use crate::ids::{MemberAddress, NodeId};
 use crate::membership::RetiredIds;
 use crate::panics::Failure;
 use crate::versions::{
-    OLDEST_COMMANDS_VERSION, ProgramVersions, WireRange, commands_of_all, nothing_in_common,
+    OLDEST_COMMANDS_VERSION, ProgramVersions, WireRange, commands_of_all, no_common_version,
 };
 use crate::witness::{Loss, Shown, Witness};
 use crate::{blocking, codec};
@@ -384,7 +384,7 @@ impl PeerRegistry {
         let (ours, theirs) = (self.versions.wire, start.wire);
         let common = ours.common(theirs);
         common.ok_or_else(|| {
-            let reason = nothing_in_common(self.node, ours, from, theirs);
+            let reason = no_common_version(self.node, ours, from, theirs);
             (RefusalCause::Version, reason)
         })
     }

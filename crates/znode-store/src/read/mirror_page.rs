@@ -18,7 +18,7 @@ const MAX_PAGE_PATH_BYTES: usize = 4 * 1024 * 1024;
 
 /// A znode as it is here, with all that is compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct MirroredZnode {
     /// The path.
     pub path: ZPath,
     /// Its data.
@@ -41,7 +41,7 @@ impl View<'_> {
         below: &ZPath,
         after: Option<&ZPath>,
         count: usize,
-    ) -> Result<(Vec<Shown>, bool), Refusal> {
+    ) -> Result<(Vec<MirroredZnode>, bool), Refusal> {
         self.may(Right::Administer, &ZPath::root())?;
         let mut walk = Walk::new(self.store, below, after)?;
         let mut page = Vec::new();
@@ -56,7 +56,7 @@ impl View<'_> {
                 acl.require(Perms::READ, self.caller, &path)?;
             }
             let node = self.store.tree.node(index);
-            page.push(Shown {
+            page.push(MirroredZnode {
                 path,
                 data: node.data.to_data(),
                 acl: acl.clone(),

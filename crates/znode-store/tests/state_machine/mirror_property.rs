@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use znode_store::{
     Acl, AclEntry, Command, CreateMode, CreatePath, EntryContext, EphemeralOwner, Identities, MirrorStep,
-    Mirrored, MirroredKind, Op, Perms, Refusal, Request, Shown, Store, ZPath,
+    Mirrored, MirroredKind, MirroredZnode, Op, Perms, Refusal, Request, Store, ZPath,
 };
 
 use crate::replicas::Replicas;
@@ -70,7 +70,7 @@ fn op(change: &Change) -> Op {
 }
 
 /// All of a tree, page by page.
-fn all(store: &Store, page: usize) -> BTreeMap<ZPath, Shown> {
+fn all(store: &Store, page: usize) -> BTreeMap<ZPath, MirroredZnode> {
     let (caller, root) = (Identities::none(), ZPath::root());
     let mut all = BTreeMap::new();
     let mut after = None;
@@ -101,7 +101,7 @@ fn kind(owner: EphemeralOwner) -> MirroredKind {
     }
 }
 
-fn mirrored(shown: &Shown) -> Mirrored {
+fn mirrored(shown: &MirroredZnode) -> Mirrored {
     Mirrored {
         path: shown.path.clone(),
         data: shown.data.clone(),
@@ -121,7 +121,7 @@ fn is_own(path: &ZPath) -> bool {
 }
 
 /// Returns the steps that make `to` equal to `from`: children are removed before their parents, and added after them.
-fn steps(from: &BTreeMap<ZPath, Shown>, to: &BTreeMap<ZPath, Shown>) -> Vec<MirrorStep> {
+fn steps(from: &BTreeMap<ZPath, MirroredZnode>, to: &BTreeMap<ZPath, MirroredZnode>) -> Vec<MirrorStep> {
     let gone = to.keys().rev().filter(|path| !from.contains_key(path));
     let gone = gone.map(|path| MirrorStep::Remove { path: path.clone() });
     let put = from.values().filter(|shown| !is_own(&shown.path));
@@ -167,7 +167,7 @@ proptest! {
 
         let (applied, _) = target.apply(&entry, Request::anonymous(Command::Mirror(steps.clone())));
         prop_assert!(applied.outcome.is_ok(), "{applied:?}");
-        let facts = |all: BTreeMap<ZPath, Shown>| {
+        let facts = |all: BTreeMap<ZPath, MirroredZnode>| {
             let others = all.into_values().filter(|shown| !is_own(&shown.path));
             others.map(|shown| (mirrored(&shown), shown.stat.cversion)).collect::<Vec<_>>()
         };

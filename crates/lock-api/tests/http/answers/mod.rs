@@ -87,7 +87,7 @@ const ELSEWHERE_TESTED: &[(&str, &str, &str)] = &[
     (
         "lookOn",
         "too_many_requests",
-        "needs the maximum number of observers: `happenings`",
+        "needs the maximum number of observers: `event_feed`",
     ),
     (
         "createToken",

@@ -42,7 +42,7 @@ pub fn operations() -> Vec<Operation> {
             json!({"members": [{"node_id": 1, "matched_index": 4711, "lag": 0, "disk": disk()}]}),
         )
         .fails(&[Code::BadRequest, Code::Forbidden, Code::Unavailable]),
-        happenings(),
+        event_feed(),
         Operation::get("/v1/snapshot", "downloadBackup", "Downloads a backup")
             .says(
                 "A file for `lockgate snapshot`. Its end and its checksums prove that it is complete.",
@@ -71,7 +71,7 @@ pub fn operations() -> Vec<Operation> {
     all
 }
 
-fn happenings() -> Operation {
+fn event_feed() -> Operation {
     let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
     Operation::get(
         "/v1/events",

@@ -36,7 +36,7 @@ pub const NEW_CONTENDER: [Code; 6] = [
 /// Returns the operations of this group.
 pub fn operations() -> Vec<Operation> {
     let mut all = changes();
-    all.extend(looks());
+    all.extend(reads());
     all
 }
 
@@ -119,7 +119,7 @@ fn changes() -> Vec<Operation> {
     ]
 }
 
-fn looks() -> Vec<Operation> {
+fn reads() -> Vec<Operation> {
     vec![
         one(Operation::get(
             "/v1/locks/{name}",
