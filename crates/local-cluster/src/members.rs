@@ -64,7 +64,7 @@ impl Members {
         let status = self.status().await?;
         let mut members = status["members"].as_array().into_iter().flatten();
         if !members.any(|member| member["node_id"] == id) {
-            bail!("node {id} is no member of the cluster");
+            bail!("node {id} is not a member of the cluster");
         }
         Ok(())
     }

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_are_kept_and_told_once() {
+    fn latest_events_are_returned_once() {
         let log = ClusterEventLog::default();
         let add = |terms: std::ops::RangeInclusive<u64>| {
             for term in terms {

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_was_closed_anew_waits_anew() {
+    fn reclosed_lock_waits_for_the_new_delay() {
         let (start, mut delays) = (Instant::now(), LockDelayTimer::default());
         assert_eq!(delays.look(Some(1), closed(5, 100, 0), start), None);
         assert_eq!(delays.look(Some(1), closed(6, 100, 0), start + ms(90)), None);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_leader_goes_on_from_what_was_told_and_who_does_not_lead_tells_nothing() {
+    fn new_leader_continues_recorded_delays() {
         let (start, mut delays) = (Instant::now(), LockDelayTimer::default());
         assert_eq!(delays.look(Some(1), closed(5, 1_500, 0), start), None);
         assert_eq!(delays.look(None, closed(5, 1_500, 0), start + ms(1_600)), None);

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_given_up_is_not_sent() {
+    fn cancelled_proposal_is_not_sent() {
         let calls = PendingProposals::default();
         let (a, _ra) = enter(&calls);
         let (b, _rb) = enter(&calls);
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stopping_node_tells_what_it_knows() {
+    async fn stopping_node_answers_pending_proposals() {
         let calls = PendingProposals::default();
         let (a, ra) = enter(&calls);
         let (_b, rb) = enter(&calls);

@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_leader_puts_all_on_record_that_are_not() {
+    fn new_leader_records_silence_of_all_sessions() {
         let start = Instant::now();
         let tracker = SessionTracker::default();
         tracker.lead(
@@ -669,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_put_on_record_before_another_node_leads() {
+    fn silence_is_recorded_before_a_handover() {
         let start = Instant::now();
         let tracker = leading(start);
         touch(&tracker, 1, &[B], start + MS * 400);
@@ -693,7 +693,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_of_the_leader_is_no_ones_fault() {
+    fn stall_of_the_leader_expires_no_session() {
         let start = Instant::now();
         let tracker = leading(start);
         let stall = Duration::from_secs(30);

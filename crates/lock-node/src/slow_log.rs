@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_flood_of_slow_requests_is_counted_and_not_told() {
+    async fn flood_of_slow_requests_is_counted_in_one_line() {
         let log = SlowLog::new(Some(Duration::from_millis(5)));
         for _ in 0..MAX_LINES {
             assert_eq!(log.admit(), Some(0));

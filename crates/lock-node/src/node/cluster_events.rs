@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_begins_once_and_is_over_once_whatever_is_heard_between() {
+    fn alarm_has_one_beginning_and_one_end() {
         let mut observer = ClusterObserver::default();
         let alarm = |since_ms| Alarm {
             node_id: Some(2),

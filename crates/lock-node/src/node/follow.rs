@@ -1,4 +1,4 @@
-//! SessionEventStream the events of a session at this node.
+//! Subscriptions at this node: the events of one session, and the event feed.
 
 use tokio::sync::watch;
 use znode_store::{SessionFate, SessionId, Store};
@@ -25,7 +25,7 @@ impl Node {
             is_ahead || store.session_fate(session) == SessionFate::Unknown
         });
         if is_behind {
-            // Only what is committed is ever told: a position that is not known after this is another cluster's.
+            // Streams deliver committed events only, so a position that is unknown after this belongs to another cluster.
             self.read_barrier().await.map_err(FollowError::from)?;
         }
         SessionStream::begin(&self.inner.replica, session, after, look)
@@ -46,7 +46,7 @@ impl Node {
         is_meant: impl Fn(&FeedEvent) -> bool,
         look: impl FnOnce(&Store, FeedPage) -> T,
     ) -> T {
-        // With the state locked no command is half told.
+        // The lock of the state excludes a command whose events are only partly in the feed.
         self.read(|store| {
             let page = self.inner.replica.observers.feed.after(after, count, is_meant);
             look(store, page)

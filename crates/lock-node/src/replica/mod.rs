@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_is_sent_again_when_its_term_is_over_and_not_before() {
+    async fn pending_proposal_is_resubmitted_in_the_next_term() {
         let mut caller = caller();
         let (call, envelope, mut answer) = caller.call("/a");
         caller.sent(2, call, &envelope);
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proposal_in_another_term_than_its_own_is_void_and_so_is_never_done_twice() {
+    async fn proposal_of_another_term_is_void() {
         let mut caller = caller();
         let (call, envelope, answer) = caller.call("/a");
         caller.sent(2, call, &envelope);
@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answered_caller_finds_the_event_already_there() {
+    async fn notice_is_queued_before_the_answer() {
         let caller = caller();
         let path = ZPath::parse("/a").unwrap();
         let notifier = &caller.replica.observers.notifier;
@@ -632,7 +632,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_shot_watches_outlive_a_snapshot_that_replaces_the_state() {
+    async fn one_shot_watches_survive_an_installed_snapshot() {
         let caller = caller();
         let (come, never) = (ZPath::parse("/come").unwrap(), ZPath::parse("/never").unwrap());
         let notifier = &caller.replica.observers.notifier;
@@ -663,7 +663,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_persistent_watch_is_lost_with_what_it_should_have_told() {
+    async fn persistent_watch_is_lost_by_an_installed_snapshot() {
         let caller = caller();
         let root = ZPath::root();
         let notifier = &caller.replica.observers.notifier;

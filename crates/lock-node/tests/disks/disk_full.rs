@@ -1,4 +1,4 @@
-//! Disks that become full: what is still taken, who goes on, and that nothing has to be done when there is space again.
+//! Full disks: the requests that are still accepted, the nodes that continue, and the recovery without an operator.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ const SEGMENT_BYTES: u64 = 64 * 1024;
 const LOW_WATER_BYTES: u64 = 8 * SEGMENT_BYTES;
 const RESUME_BYTES: u64 = 10 * SEGMENT_BYTES;
 
-/// Interval at which disks are checked. A member's full disk is forgotten when it has not answered for six of these, and with it that the
-/// cluster is read-only. So the interval is longer than the tenths of a second for which a busy machine delays a node, and short enough
+/// Interval of disk checks. A leader drops its report of a member's full disk after six intervals without an answer, and then the
+/// cluster is not read-only any more. So the interval is longer than the delays of a busy machine, some tenths of a second, and so short
 /// that no test waits for it.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Small marks and files, and looks that do not make a test wait.
+/// Small thresholds and files, and a check interval that delays no test.
 fn small_disk(config: &mut NodeConfig) {
     config.raft.log.segment_bytes = SEGMENT_BYTES as usize;
     config.raft.disk.low_water_bytes = LOW_WATER_BYTES;
@@ -97,7 +97,7 @@ async fn assert_taken(node: &Node, request: Request) -> Reply {
 }
 
 #[tokio::test]
-async fn a_cluster_without_space_takes_what_gives_some_back_and_goes_on_by_itself() {
+async fn cluster_without_space_accepts_releases_and_recovers_by_itself() {
     let mut cluster = Cluster::start_troubled(3, small_disk).await;
     let leader = cluster.leader().await;
     let node = cluster.node(cluster.follower().await).clone();
@@ -113,7 +113,7 @@ async fn a_cluster_without_space_takes_what_gives_some_back_and_goes_on_by_itsel
         panic!("the lock is held");
     };
 
-    // Two of three: a quorum without space, under any leader.
+    // Two of three nodes: a quorum has no space, under any leader.
     for (id, disk) in cluster.troubled.iter().filter(|(id, _)| **id != leader) {
         assert!(!cluster.node(*id).status().read_only);
         disk.set_free(LOW_WATER_BYTES / 2);
@@ -155,7 +155,7 @@ async fn a_cluster_without_space_takes_what_gives_some_back_and_goes_on_by_itsel
         };
         assert_taken(&node, of(session, Command::Lock(release))).await;
     }
-    // The lock has gone to the next in the queue.
+    // The next waiter was granted the lock.
     let held = node.read(|store| store.contender_state(&LockName::parse("l").unwrap(), &place.holder));
     assert!(
         matches!(held, Some(lock_node::znode_store::ContenderState::Holds(_))),
@@ -176,7 +176,7 @@ async fn a_cluster_without_space_takes_what_gives_some_back_and_goes_on_by_itsel
 }
 
 #[tokio::test]
-async fn one_full_follower_stops_nobody_and_catches_up_by_itself() {
+async fn full_follower_blocks_no_commit_and_catches_up_by_itself() {
     let mut cluster = Cluster::start_troubled(3, small_disk).await;
     let full = cluster.follower().await;
     let leader = cluster.leader().await;
@@ -188,10 +188,10 @@ async fn one_full_follower_stops_nobody_and_catches_up_by_itself() {
     while !alarms(&node).contains(&(Some(full), AlarmKind::LogFull)) {
         put(&node, &format!("/n{written}"), &data).await;
         written += 1;
-        assert!(written < 200, "the log of a full disk has room without end");
+        assert!(written < 200, "the log of a full disk never runs out of space");
     }
     assert!(!node.status().read_only);
-    // It says that it is behind, but it lives.
+    // It reports that it lags, and runs.
     for _ in 0..20 {
         put(&node, &format!("/n{written}"), &data).await;
         written += 1;
@@ -210,7 +210,7 @@ async fn one_full_follower_stops_nobody_and_catches_up_by_itself() {
     assert_eq!(
         cluster.leader().await,
         leader,
-        "who is behind cannot win an election"
+        "a lagging node cannot win an election"
     );
 
     disk.make_room();
@@ -227,8 +227,8 @@ async fn one_full_follower_stops_nobody_and_catches_up_by_itself() {
 }
 
 #[tokio::test]
-async fn disks_that_are_full_to_the_last_byte_leave_room_for_releases_and_for_starts() {
-    /// Number of releases, of some 500 bytes with all that is written for them, that fit into the segment made ahead alone.
+async fn completely_full_disks_leave_room_for_releases_and_starts() {
+    /// Number of releases that fit into the preallocated segment alone: each takes some 500 bytes of log.
     const AT_LEAST: usize = 100;
     const LOCKS: u128 = 700;
     let mut cluster = Cluster::start_troubled(3, small_disk).await;
@@ -242,7 +242,7 @@ async fn disks_that_are_full_to_the_last_byte_leave_room_for_releases_and_for_st
             other => panic!("{lock} was free: {other}"),
         }
     }
-    // The reserve is made long before a disk is full; here it is full from one moment to the next.
+    // The reserve is usually preallocated long before a disk is full; here the disk becomes full at once.
     for config in cluster.configs.values() {
         let made = |slot| {
             let spare = config.raft.data_dir.join(format!("log/spare-{slot}.tmp"));
@@ -266,8 +266,8 @@ async fn disks_that_are_full_to_the_last_byte_leave_room_for_releases_and_for_st
                 kept.push((lock, holder));
                 break;
             }
-            // The leader had room for it, and the others, whose logs are some bytes longer, had none any more. It is in the leader's log,
-            // and the leader at the time when there is room decides.
+            // The leader had space for it; the followers, whose logs are some bytes longer, had none. It is in the leader's log,
+            // and the leader of the time when there is space decides.
             Err(ProposeError::OutcomeUnknown(_)) => {
                 kept.push((lock, holder));
                 in_doubt = true;
@@ -278,10 +278,10 @@ async fn disks_that_are_full_to_the_last_byte_leave_room_for_releases_and_for_st
     }
     let released = held.len() - kept.len();
     assert!(released >= AT_LEAST, "{released} releases had room");
-    assert!(!kept.is_empty(), "the log of a full disk has room without end");
+    assert!(!kept.is_empty(), "the log of a full disk never runs out of space");
     drop(node);
 
-    // All start again, elect, and remember what they have acknowledged.
+    // All restart, elect a leader, and have what they acknowledged.
     cluster.stop_all().await;
     for id in [1, 2, 3] {
         cluster.restart(id).await.unwrap();
@@ -303,17 +303,17 @@ async fn disks_that_are_full_to_the_last_byte_leave_room_for_releases_and_for_st
         node.read_barrier().await.unwrap();
         let left = node.read(|store| store.contenders_of(session));
         let left: Vec<_> = left.into_iter().map(|(lock, holder, _)| (lock, holder)).collect();
-        // On the first node it shows, and all are the same.
+        // A lost entry shows at the first node; the others have the same state.
         if std::mem::take(&mut in_doubt) && left.len() < kept.len() {
             kept.pop();
         }
-        assert_eq!(left, kept, "in the order in which they came");
+        assert_eq!(left, kept, "in the order of their arrival");
     }
     cluster.stop_all().await;
 }
 
 #[tokio::test]
-async fn a_leader_whose_disk_is_nearly_full_hands_over() {
+async fn leader_with_a_nearly_full_disk_hands_over() {
     let mut cluster = Cluster::start_troubled(3, small_disk).await;
     let low = cluster.leader().await;
     cluster.troubled[&low].set_free(LOW_WATER_BYTES / 2);

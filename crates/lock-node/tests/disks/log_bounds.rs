@@ -1,5 +1,5 @@
-//! However long a cluster writes, its disks hold what the limits say, also while a member is away, and the member
-//! catches up by snapshot when it comes back.
+//! Disk usage stays within the limits however long a cluster writes, also while a member is stopped. The member
+//! catches up by snapshot after its restart.
 
 use std::path::Path;
 
@@ -13,15 +13,15 @@ const KEEP_BYTES: u64 = 32 * 1024;
 const SEGMENT_BYTES: u64 = 64 * 1024;
 const DATA_BYTES: usize = 2000;
 const WRITERS: usize = 8;
-/// Together 16 MB, four times as much as the bound, and this twice.
+/// Writes of one round: 16 MB together, four times the bound. There are two rounds.
 const WRITES: usize = 1000;
 
-/// Maximum of what is written before old entries are purged: between two checks, while a snapshot is written, and, after a follower's end,
+/// Maximum size of what is written before old entries are purged: between two checks, while a snapshot is written, and, after a follower's end,
 /// until the next attempt to reach it has failed. Together about a second of writes.
 const WRITTEN_MEANWHILE: u64 = 3 * 1024 * 1024;
 
-/// Bound of a node's log: four times as much as between two snapshots for a living follower that lags; what is written meanwhile; the
-/// active segment, those made ahead, and one that is only partly needed.
+/// Bound of a node's log: four times the size between two snapshots for a lagging follower; what is written meanwhile; the
+/// active segment, the preallocated ones, and one that is only partly needed.
 const LOG_BOUND: u64 = 4 * EVERY_BYTES + KEEP_BYTES + WRITTEN_MEANWHILE + 4 * SEGMENT_BYTES;
 
 fn small(config: &mut NodeConfig) {
@@ -36,7 +36,7 @@ fn small(config: &mut NodeConfig) {
 fn bytes_below(dir: &Path) -> u64 {
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir).unwrap() {
-        // A file may go while it is looked at.
+        // A file may be deleted meanwhile.
         let Ok(entry) = entry else { continue };
         let Ok(metadata) = entry.metadata() else { continue };
         bytes += match metadata.is_dir() {
@@ -47,7 +47,7 @@ fn bytes_below(dir: &Path) -> u64 {
     bytes
 }
 
-/// Writes the same few znodes again and again, and checks what that leaves on the disks.
+/// Writes the same few znodes repeatedly, and checks the disk usage.
 async fn write_a_lot(cluster: &Cluster) -> u64 {
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..WRITERS {
@@ -83,7 +83,7 @@ async fn write_a_lot(cluster: &Cluster) -> u64 {
                 "the log of node {id} has {log} of {LOG_BOUND} bytes: {:?}",
                 cluster.node(*id).status()
             );
-            // Two, and the one that is being written; a state of 16 KB, and some for sessions and frames.
+            // Two snapshots, and the one in progress; a state of 16 KB each, and some bytes for sessions and frames.
             let snapshots = bytes_below(&dir.join("snapshots"));
             assert!(
                 snapshots <= 3 * 64 * 1024,
@@ -96,13 +96,13 @@ async fn write_a_lot(cluster: &Cluster) -> u64 {
 }
 
 #[tokio::test]
-async fn the_disk_of_a_node_holds_what_the_limits_say_however_much_is_written() {
+async fn disk_usage_stays_within_the_limits_under_continuous_writes() {
     let mut cluster = Cluster::start_with(3, small).await;
     for writer in 0..WRITERS {
         put(cluster.node(1), &format!("/n{writer}"), "").await;
     }
     let all = write_a_lot(&cluster).await;
-    // A member that is away keeps nobody's log long.
+    // A stopped member does not make the other logs grow.
     let away = cluster.follower().await;
     cluster.stop(away).await;
     let without = write_a_lot(&cluster).await;
@@ -127,7 +127,7 @@ async fn the_disk_of_a_node_holds_what_the_limits_say_however_much_is_written() 
 }
 
 #[tokio::test]
-async fn a_snapshot_is_made_when_somebody_asks() {
+async fn snapshot_is_made_on_request() {
     let mut cluster = Cluster::start_with(1, |config| config.raft.snapshots.keep_bytes = 0).await;
     let node = cluster.node(1).clone();
     for n in 0..20 {
@@ -139,7 +139,7 @@ async fn a_snapshot_is_made_when_somebody_asks() {
         assert!(applied.await.unwrap().outcome.is_ok());
     }
     let before = node.status();
-    // Many ask, and get the same.
+    // Concurrent requests get the same snapshot.
     let (first, second) = tokio::join!(node.make_snapshot(), node.make_snapshot());
     let (first, second) = (first.unwrap(), second.unwrap());
     assert_eq!((first.index, first.bytes), (second.index, second.bytes));
@@ -150,7 +150,7 @@ async fn a_snapshot_is_made_when_somebody_asks() {
         (first.index, first.bytes)
     );
     assert!(first.index >= before.applied_index);
-    // Nothing new was applied: the same one again, at once.
+    // Nothing was applied since: the same snapshot, at once.
     assert_eq!(node.make_snapshot().await.unwrap().index, first.index);
     eventually("the log is shortened", || {
         node.status().log_first_index > before.log_first_index
@@ -159,6 +159,6 @@ async fn a_snapshot_is_made_when_somebody_asks() {
     cluster.stop_all().await;
     assert!(
         node.make_snapshot().await.is_err(),
-        "a node that has stopped says so"
+        "a stopped node returns an error"
     );
 }

@@ -1,5 +1,5 @@
 //! Writes over minutes: the bounds of the log, disks that fill up, and power cuts of all nodes at once.
-// A test that cannot go on may say so shortly.
+// Tests may unwrap.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../node/cluster.rs"]

@@ -1,6 +1,6 @@
 //! Whole clusters on disks that lose power or fail.
 //!
-//! `POWER_CUTS` sets how often the power is cut, and `POWER_SEED` which cut is the first; a failure says which one to begin
+//! `POWER_CUTS` sets the number of power cuts, and `POWER_SEED` the first one; a failure names the seed to repeat it
 //! with.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,13 +14,13 @@ use raft_log::sim_disk::{Fault, IgnoredCall, Random, SimDisk};
 
 use crate::cluster::{Cluster, TIMEOUT, create, eventually, put, request};
 
-/// Number of power cuts unless `POWER_CUTS` sets it. Each is under load, and the next cluster runs on the disks that are left.
+/// Number of power cuts unless `POWER_CUTS` sets it. Each happens under load, and the next cluster runs on the remaining disks.
 const CUTS: u64 = 6;
 
 /// Minimum number of acknowledged writes before the power is cut.
 const WRITES: usize = 40;
 
-/// Number of cuts after which the disks are replaced: a simulated disk stores every write, and a state grows.
+/// Number of cuts after which new disks are used: a simulated disk stores every write, and a state grows.
 const CUTS_PER_DISK: u64 = 10;
 
 fn from_environment(name: &str, default: u64) -> u64 {
@@ -31,7 +31,7 @@ fn disks() -> BTreeMap<u64, SimDisk> {
     (1..=3).map(|id| (id, SimDisk::new())).collect()
 }
 
-/// Snapshots, purges and new segments so often that cuts fall into them.
+/// Configures snapshots, purges and new segments so often that power cuts interrupt them.
 fn small(config: &mut NodeConfig) {
     config.raft.log.segment_bytes = 16 * 1024;
     config.raft.snapshots = SnapshotConfig {
@@ -50,7 +50,7 @@ struct Loaded {
 }
 
 impl Loaded {
-    /// Every node writes, and makes snapshots all the time.
+    /// Starts a cluster in which every node writes and makes snapshots continuously.
     async fn start(disks: BTreeMap<u64, SimDisk>, seed: u64) -> Self {
         let mut loaded = Self {
             cluster: Cluster::start_on_with(disks, small).await,
@@ -79,7 +79,7 @@ impl Loaded {
                         }
                         other => panic!("{other:?}"),
                     },
-                    // Who falls behind and gets a snapshot does not learn what became of the call. It was not acknowledged.
+                    // A lagging node that installs a snapshot does not learn the outcome of its call. The call was not acknowledged.
                     Err(ProposeError::OutcomeUnknown(_)) => {}
                     Err(error) => {
                         assert!(node.is_stopping(), "{error}");
@@ -90,7 +90,7 @@ impl Loaded {
         });
         self.tasks.spawn(async move {
             while !making.load(Ordering::Relaxed) && !maker.is_stopping() {
-                // One that could not be made, because a newer one came from the leader, is no matter.
+                // A snapshot fails if a newer one arrived from the leader, which is no error here.
                 let _ = maker.make_snapshot().await;
             }
         });
@@ -100,8 +100,8 @@ impl Loaded {
         self.acknowledged.lock().len()
     }
 
-    /// Stops a follower until the log does not reach back to what it has, starts it, and waits until its disk has seen so
-    /// many changes: most of them are of the snapshot that it gets.
+    /// Stops a follower until the leader has purged the entries that it lacks, starts it, and waits until its disk has seen so
+    /// many changes: most of them belong to the snapshot that it receives.
     async fn leave_behind_and_bring_back(&mut self, changes: usize, seed: u64) {
         let away = self.cluster.follower().await;
         self.cluster.stop(away).await;
@@ -116,21 +116,21 @@ impl Loaded {
         eventually("the snapshot comes", || disk.events() >= before + changes).await;
     }
 
-    /// Cuts the power of all nodes at once; gives what their disks may hold then, and what was acknowledged before.
-    /// With a `lie` they lose all that they may.
+    /// Cuts the power of all nodes at once; returns disks as they may be then, and what was acknowledged before.
+    /// With a `lie` they lose all that was not synced.
     async fn cut(mut self, seed: u64, lie: bool) -> (BTreeMap<u64, SimDisk>, BTreeSet<ZPath>) {
         for (id, node) in &self.cluster.nodes {
             let failed = futures_util::FutureExt::now_or_never(node.failed());
             assert_eq!(failed, None, "seed {seed}: node {id} has failed by itself");
         }
-        // All in one moment: nothing here waits, and the nodes talk to each other on this thread only.
+        // All at the same moment: nothing here waits, and all nodes run on this thread.
         let promised = self.acknowledged.lock().clone();
         let disks = &self.cluster.disks;
         let moments: BTreeMap<u64, usize> = disks.iter().map(|(id, disk)| (*id, disk.events())).collect();
         let left = disks.iter().map(|(id, disk)| {
             let mut model = disk.crash_model();
             disk.advance(&mut model, moments[id]);
-            // Another mixture of what was not synced for each disk; 0 keeps nothing of it.
+            // Each disk keeps another part of what was not synced; with 0, nothing of it.
             let mixture = if lie { 0 } else { seed * 3 + id - 1 };
             (*id, model.crash(mixture))
         });
@@ -204,7 +204,7 @@ async fn acknowledged_writes_survive_a_power_cut_of_all_nodes() {
     );
 }
 
-/// Runs on disks that lie, and says how many acknowledged writes are lost, or why the nodes do not start.
+/// Runs on disks that ignore calls; returns the number of lost acknowledged writes, or the reason why the nodes do not start.
 async fn lost_with(lie: IgnoredCall) -> Result<usize, String> {
     let loaded = Loaded::start(disks(), 0).await;
     loaded
@@ -214,12 +214,12 @@ async fn lost_with(lie: IgnoredCall) -> Result<usize, String> {
         .for_each(|disk| disk.ignore_calls(lie));
     let before = loaded.count();
     eventually("the cluster writes", || loaded.count() >= before + WRITES).await;
-    // Long enough that the log has gone on to other segments, whose names have to be synced, too.
+    // Long enough for further segments, whose names have to be synced, too.
     let changes = |loaded: &Loaded| loaded.cluster.node(1).status().snapshot_index;
     let snapshot = changes(&loaded);
     eventually("snapshots are made", || changes(&loaded) > snapshot + 20).await;
     let (left, promised) = loaded.cut(0, true).await;
-    // They may well refuse to start on what is left.
+    // The nodes may refuse to start on the remaining data.
     for (id, disk) in &left {
         let options = raft_log::WalOptions::default();
         let dir = format!("/node-{id}");
@@ -234,23 +234,23 @@ async fn lost_with(lie: IgnoredCall) -> Result<usize, String> {
 }
 
 #[tokio::test]
-async fn the_test_above_notices_disks_that_do_not_sync() {
+async fn power_cut_test_detects_disks_that_do_not_sync() {
     match lost_with(IgnoredCall::SyncData).await {
-        Ok(gone) => assert!(gone > 0, "no acknowledged write is gone"),
+        Ok(gone) => assert!(gone > 0, "no acknowledged write was lost"),
         Err(refused) => println!("a node refuses to start: {refused}"),
     }
 }
 
 #[tokio::test]
-async fn the_test_above_notices_disks_that_do_not_sync_names() {
+async fn power_cut_test_detects_disks_that_do_not_sync_names() {
     match lost_with(IgnoredCall::SyncDir).await {
-        Ok(gone) => assert!(gone > 0, "no acknowledged write is gone"),
+        Ok(gone) => assert!(gone > 0, "no acknowledged write was lost"),
         Err(refused) => println!("a node refuses to start: {refused}"),
     }
 }
 
 #[tokio::test]
-async fn a_node_whose_disk_fails_stops_and_the_others_go_on() {
+async fn node_with_a_failed_disk_stops_and_the_others_continue() {
     let mut cluster = Cluster::start_on(disks()).await;
     put(cluster.node(1), "/before", "x").await;
     let broken = cluster.leader().await;

@@ -1,4 +1,4 @@
-//! A whole data directory, and a backup: written as they were, read as what they were, and served.
+//! A whole data directory, and a backup: today's program writes the same bytes, reads the old ones, and serves their state.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,10 +24,10 @@ use raft_node::membership::RetiredIds;
 use raft_node::storage::Storage;
 use raft_node::storage::log_entry::{SnapshotMembers, encode_entry, encode_membership};
 
-/// The newest entry that the snapshot covers: the rest is in the log only.
+/// Newest entry that the snapshot covers; the rest is in the log only.
 const SNAPSHOT_AT: u64 = 4;
 
-/// All files of a data directory, with the version of the whole before their names.
+/// All files of a data directory, with the directory's version before their names.
 const FILES: [&str; 3] = [
     "identity",
     "log/0000000000000001.wal",
@@ -43,7 +43,7 @@ fn options() -> WalOptions {
     }
 }
 
-/// The membership, a leader's blank entry, and all commands.
+/// Returns the entries: the membership, a leader's blank entry, and all commands.
 fn entries() -> Vec<Entry> {
     let first = Entry {
         log_id: log_id(0, 0),
@@ -60,7 +60,7 @@ fn entries() -> Vec<Entry> {
     [first, blank].into_iter().chain(proposals).collect()
 }
 
-/// The state after the entries up to `index`.
+/// Returns the state after the entries up to `index`.
 fn state_at(index: u64) -> Store {
     let mut store = Store::new();
     for entry in entries().into_iter().filter(|entry| entry.log_id.index <= index) {
@@ -80,7 +80,7 @@ fn state_at(index: u64) -> Store {
     store
 }
 
-/// Writes the directory as a node does, every step on the disk before the next.
+/// Writes the directory as a node does, and syncs each step before the next.
 fn write_directory(disk: &SimDisk, dir: &Path) {
     let identity = Identity {
         cluster: CLUSTER.into(),
@@ -177,7 +177,7 @@ async fn golden_data_directory() {
 }
 
 #[test]
-fn the_commands_of_the_golden_directory_do_what_they_should() {
+fn golden_directory_has_the_expected_state() {
     let store = state_at(u64::MAX);
     let names = |path: &str| {
         let names = store.children(&ZPath::parse(path).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Something of everything that the files hold: one command of each kind, and who is a member.
+//! Contents of the golden files: one command of each kind, and the membership.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ pub fn member(n: u8) -> Member {
     }
 }
 
-/// Node 1 alone.
+/// Membership of node 1 alone.
 pub fn alone() -> Membership {
     Membership::new(vec![BTreeSet::from([1])], BTreeMap::from([(1, member(1))])).unwrap()
 }
@@ -106,7 +106,7 @@ fn holder(n: u64, number: u32) -> String {
     format!("_c_0123456789abcdef0123456789ab{n:04x}-lock-{number:010}")
 }
 
-/// A request of each kind, by a name, in an order in which all succeed.
+/// Returns a named request of each kind, in an order in which all succeed.
 pub fn requests() -> Vec<(&'static str, Request)> {
     let of = |session: Option<u64>, command| Request {
         session: session.map(SessionId),
@@ -489,7 +489,7 @@ fn access() -> Vec<(&'static str, Request)> {
     ]
 }
 
-/// Commands that came after the data directory, whose files are kept as they are, was first written.
+/// Returns commands that are newer than the golden data directory, whose files stay as they are.
 pub fn later_requests() -> Vec<(&'static str, Request)> {
     let put = |text: &str, kind| {
         MirrorStep::Put(Mirrored {
@@ -577,7 +577,7 @@ pub fn envelope(call: u64, request: Request) -> Envelope {
     Envelope::new(Origin { node: 1, boot: 7 }, call, request)
 }
 
-/// All requests as batches of three, as they stand in log entries.
+/// Returns all requests as batches of three, as log entries contain them.
 pub fn batches() -> Vec<Bytes> {
     let envelopes: Vec<Bytes> = (1..)
         .zip(requests())

@@ -1,9 +1,9 @@
-//! Old bytes through today's code. The directories beside this file hold what a program has written of everything that
-//! reaches a disk or a wire: each must still be read as what it was, and today's program must write the same bytes for
+//! Bytes of former programs, read by today's code. The directories beside this file contain examples of everything that
+//! reaches a disk or a wire: each must be read with the same meaning, and today's program must write the same bytes for
 //! the same version.
 //!
-//! A test that fails here means that a layout has changed. If that is meant, count up its version (docs/internals/format.md,
-//! "Upgrading"), keep reading the former one, keep its files, and write new ones beside them:
+//! A failure means that a layout has changed. If that is intended, increment its version (docs/internals/format.md,
+//! "Upgrading"), keep the decoder of the former version and its files, and write new files beside them:
 //!
 //! ```sh
 //! UPDATE_GOLDENFILES=1 cargo test -p lock-node golden
@@ -34,8 +34,8 @@ fn golden(name: &str, written: &[u8]) -> Vec<u8> {
     let differs = golden.iter().zip(written).position(|(one, other)| one != other);
     assert!(
         golden == written,
-        "{name} is written otherwise than it was: {} bytes instead of {}, differing from byte {} on. crates/lock-node/\
-         tests/golden/mod.rs says what that means",
+        "{name} has other bytes than before: {} bytes instead of {}, with the first difference at byte {}. crates/lock-node/\
+         tests/golden/mod.rs explains what to do",
         written.len(),
         golden.len(),
         differs.unwrap_or(golden.len().min(written.len())),

@@ -1,4 +1,4 @@
-//! For each bug a short program that behaves otherwise if it is there.
+//! Checks for planted bugs: for each bug, a short program that behaves differently if the bug is planted.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use lock_node::{NodeConfig, ProposeError, WatchKind};
 use crate::cluster::{Cluster, create, eventually, path, put, request};
 use crate::rolled_back::copy;
 
-/// Says whether the bug is there.
+/// Returns whether the bug is planted.
 type Check = fn() -> Pin<Box<dyn Future<Output = bool>>>;
 
-/// All that a node without network faults can show.
+/// Checks that need no network faults.
 pub const ALL: [(Bug, Check); 9] = [
     (Bug::StaleRead, || Box::pin(reads_alone())),
     (Bug::UnprovenLeader, || Box::pin(confirms_alone())),
@@ -28,12 +28,12 @@ pub const ALL: [(Bug, Check); 9] = [
     (Bug::UncomparedState, || Box::pin(serves_a_state_that_differs())),
 ];
 
-/// Nobody waits long for what cannot come.
+/// Timeout of an event that must not come.
 fn impatient(config: &mut NodeConfig) {
     config.raft.propose_timeout = Duration::from_secs(3);
 }
 
-/// A cluster whose leader has lost all others.
+/// Starts a cluster whose leader has lost all other nodes.
 async fn leader_alone() -> Cluster {
     let mut cluster = Cluster::start_with(3, impatient).await;
     let leader = cluster.leader().await;
@@ -79,7 +79,7 @@ async fn forgets_watches() -> bool {
     cluster.stop(leader).await;
     cluster.leader().await;
     put(cluster.node(here), "/a", "x").await;
-    // The notice is there before the answer.
+    // The notice is queued before the answer.
     let told = client.try_next().unwrap().is_some();
     cluster.stop_all().await;
     !told
@@ -113,7 +113,7 @@ async fn commits_alone() -> bool {
     committed
 }
 
-/// The right to write is taken away, and the next request, which is on its way already, writes.
+/// Revokes the right to write while a write is under way; with the bug, the write succeeds.
 async fn lets_in_late() -> bool {
     let mut cluster = Cluster::start(1).await;
     let node = cluster.node(1).clone();
@@ -136,7 +136,7 @@ async fn lets_in_late() -> bool {
     written
 }
 
-/// A node comes back with an old image of its directory, and is believed.
+/// Restarts a node on an old image of its directory; with the bug, its peers accept it.
 async fn believes_an_old_image() -> bool {
     let mut cluster = Cluster::start(3).await;
     let id = cluster.follower().await;
@@ -161,7 +161,7 @@ async fn believes_an_old_image() -> bool {
     believed
 }
 
-/// The same with an image of a directory in use: only what was acknowledged afterwards tells.
+/// The same with an image of a directory in use, which only later acknowledgements distinguish.
 async fn believes_an_image_of_a_directory_in_use() -> bool {
     let mut cluster = Cluster::start(3).await;
     let id = cluster.follower().await;
@@ -178,7 +178,7 @@ async fn believes_an_image_of_a_directory_in_use() -> bool {
     copy(&image, &dir);
     cluster.restart(id).await.unwrap();
     let (node, leading) = (cluster.node(id).clone(), cluster.node(leader).clone());
-    // openraft ends the leader of a follower that has lost entries, in builds with assertions.
+    // In builds with assertions, openraft stops a leader whose follower has lost entries.
     eventually("it is decided", || {
         node.not_ready().is_none() || node.is_stopping() || leading.is_stopping()
     })
@@ -188,14 +188,14 @@ async fn believes_an_image_of_a_directory_in_use() -> bool {
     believed
 }
 
-/// Replicas that differ, as they come from their snapshots, go on serving.
+/// Starts replicas from different snapshots; with the bug, they continue to serve.
 async fn serves_a_state_that_differs() -> bool {
     let bug = [Bug::UncomparedState].into_iter().find(|bug| planted::is(*bug));
     let mut cluster = Cluster::start_with(3, |config| {
         config.raft.audit_interval = Duration::from_secs(3_600)
     })
     .await;
-    // Each replica applies some commands at a time of its own.
+    // Each replica applies some commands at a different time.
     planted::plant(Some(Bug::OwnClock));
     for n in 0..50 {
         put(cluster.node(1), &format!("/n{n}"), "x").await;

@@ -1,12 +1,12 @@
-//! Planted bugs of a node change what they say they change. A program of its own, as a process has one bug at a time: each check runs
-//! without its bug and with it. Only with the feature `planted`.
-//! Arguments name the bugs that are wanted; `--list` lists all.
+//! Planted bugs of a node have the described effect. This is a program of its own, since a process has one bug at a time: each check runs
+//! without its bug and with it. It needs the feature `planted`.
+//! Arguments select bugs by name; `--list` lists all.
 
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot go on may say so shortly, also in its helpers"
 )]
-// Some of what other tests share is not needed here.
+// Some of the shared test code is not needed here.
 #![allow(dead_code, unused_imports)]
 
 #[path = "../node/cluster.rs"]
@@ -29,7 +29,7 @@ fn main() {
         .skip(1)
         .partition(|argument| argument.starts_with('-'));
     if options.iter().any(|option| option == "--list") {
-        // As Rust's own test programs list theirs.
+        // In the format of Rust's own test programs.
         checks::ALL.iter().for_each(|(bug, _)| println!("{bug:?}: test"));
         return;
     }

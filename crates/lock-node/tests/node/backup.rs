@@ -1,4 +1,4 @@
-//! Backups: taken from any node while it works, and the beginning of a new cluster, however often that is interrupted.
+//! Backups: made by any node under load, and restored as a new cluster, with interruptions at every step.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 
 use crate::cluster::{Cluster, create, eventually, path, put, request, small_snapshots};
 
-/// All bytes of a backup.
+/// Returns all bytes of a backup.
 async fn download(node: &Node) -> Vec<u8> {
     let mut backup = node.backup(true).await.unwrap();
     let mut bytes = Vec::new();
@@ -49,7 +49,7 @@ async fn ephemeral(node: &Node, session: SessionId, text: &str) {
     assert!(node.propose(request).await.unwrap().outcome.is_ok());
 }
 
-/// A minute after now: after any backup of this test.
+/// Returns the time in a minute: later than any backup of this test.
 fn options() -> RestoreOptions {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     RestoreOptions {
@@ -59,7 +59,7 @@ fn options() -> RestoreOptions {
 }
 
 #[tokio::test]
-async fn a_new_cluster_goes_on_from_a_backup_with_larger_positions() {
+async fn restored_cluster_continues_at_larger_positions() {
     let mut old = Cluster::start_with(3, small_snapshots).await;
     let follower = old.follower().await;
     let node = old.node(follower);
@@ -72,7 +72,7 @@ async fn a_new_cluster_goes_on_from_a_backup_with_larger_positions() {
     let sequential = || request(create("/q/n-", "x", CreateMode::PersistentSequential));
     node.propose(sequential()).await.unwrap();
     let bytes = download(node).await;
-    // What comes later is not in it.
+    // Later writes are not in it.
     let last = put(old.node(old.leader().await), "/later", "x").await.zxid;
     old.stop_all().await;
 
@@ -98,7 +98,7 @@ async fn a_new_cluster_goes_on_from_a_backup_with_larger_positions() {
             assert_eq!(
                 restored.zxid.0,
                 seen.zxid + restored.moved_by + 1,
-                "the sessions' end"
+                "the sessions ended"
             );
             let again = restore(&file, config, options()).unwrap_err();
             assert!(matches!(again, RestoreError::NotEmpty { .. }), "{again}");
@@ -128,13 +128,13 @@ async fn a_new_cluster_goes_on_from_a_backup_with_larger_positions() {
                 .exists()
         );
     }
-    // What was counted goes on.
+    // Sequence numbers continue.
     let next = new.node(2).propose(sequential()).await.unwrap();
     assert!(
         matches!(&next.outcome, Ok(Reply::Created { path, .. }) if path.as_str() == "/q/n-0000000001"),
         "{next:?}"
     );
-    // And the founder is a node like any other from then on.
+    // From now on the first node has no special role.
     new.stop(1).await;
     new.restart(1).await.unwrap();
     new.wait_ready().await;
@@ -147,7 +147,7 @@ fn hex(id: &[u8; 16]) -> String {
 }
 
 #[tokio::test]
-async fn sessions_live_on_if_they_are_to() {
+async fn restore_keeps_sessions_on_request() {
     let mut old = Cluster::start(1).await;
     let session = open_session(old.node(1)).await;
     ephemeral(old.node(1), session, "/held").await;
@@ -169,7 +169,7 @@ async fn sessions_live_on_if_they_are_to() {
 }
 
 #[tokio::test]
-async fn backups_under_load_hold_what_was_acknowledged_before_and_few_are_made_at_a_time() {
+async fn backups_under_load_are_complete_and_bounded_in_number() {
     let mut cluster = Cluster::start_with(3, small_snapshots).await;
     let writing = cluster.node(cluster.leader().await).clone();
     let writer = tokio::spawn(async move {
@@ -198,7 +198,7 @@ async fn backups_under_load_hold_what_was_acknowledged_before_and_few_are_made_a
     cluster.stop_all().await;
 }
 
-/// A backup of a few znodes and a session.
+/// Returns a backup of a few znodes and a session.
 async fn small_backup() -> Vec<u8> {
     let mut cluster = Cluster::start(1).await;
     put(cluster.node(1), "/a", "x").await;
@@ -209,7 +209,7 @@ async fn small_backup() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_cut_off_a_changed_and_a_foreign_file_are_refused_and_nothing_is_made_of_them() {
+async fn truncated_changed_and_foreign_backups_are_rejected_without_effect() {
     let bytes = small_backup().await;
     assert!(read(&bytes).is_ok());
     for len in 0..bytes.len() {
@@ -326,7 +326,7 @@ fn open(disk: &SimDisk, config: &NodeConfig) -> Result<Option<[u8; 16]>, Storage
 }
 
 #[tokio::test]
-async fn a_restore_that_is_interrupted_can_be_done_again_and_no_node_starts_before() {
+async fn interrupted_restore_can_be_repeated_and_no_node_starts_before() {
     let bytes = small_backup().await;
     let config = config(1, "/data".into());
     let disk = SimDisk::new();
@@ -339,10 +339,10 @@ async fn a_restore_that_is_interrupted_can_be_done_again_and_no_node_starts_befo
             let left = || model.crash(mixture);
             let again = left();
             match restore_into(&again, &bytes, &config) {
-                // Whatever is there, a second restore makes it whole.
+                // A second restore completes any partial one.
                 Ok(second) => {
                     assert_eq!(open(&again, &config).unwrap(), Some(second.cluster_id));
-                    assert!(events < disk.events(), "what was done is not done again");
+                    assert!(events < disk.events(), "completed steps are not repeated");
                     let names = left().list(&config.raft.data_dir).unwrap_or_default();
                     if names.iter().any(|name| name == "restored") {
                         let refused = open(&left(), &config).unwrap_err();
@@ -351,7 +351,7 @@ async fn a_restore_that_is_interrupted_can_be_done_again_and_no_node_starts_befo
                 }
                 Err(RestoreError::NotEmpty { .. }) => {
                     assert_eq!(open(&again, &config).unwrap(), Some(restored.cluster_id));
-                    // A directory that is somebody's has its state: without it the cluster would begin with nothing.
+                    // A directory with an identity has its state: without it the cluster would start empty.
                     let state = again.open(&config.raft.data_dir.join("restored")).unwrap();
                     let mut bytes = vec![0; state.len().unwrap() as usize];
                     state.read_exact_at(&mut bytes, 0).unwrap();
@@ -374,14 +374,14 @@ async fn a_restore_that_is_interrupted_can_be_done_again_and_no_node_starts_befo
         );
         match restore_into(&disk, &bytes, &config) {
             Ok(_) => {}
-            // Only the sync of the last name failed.
+            // Only the sync of the last rename failed.
             Err(RestoreError::NotEmpty { .. }) => drop(open(&disk, &config).unwrap()),
             Err(error) => panic!("after call {call} failed: {error}"),
         }
     }
 }
 
-/// A node on a simulated disk that has a backup restored on it.
+/// Starts a node on a simulated disk with a restored backup.
 async fn begin(disk: &SimDisk, config: &NodeConfig) -> Node {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let node = Node::start_on_disk(config.clone(), listener, Arc::new(disk.clone()))
@@ -392,7 +392,7 @@ async fn begin(disk: &SimDisk, config: &NodeConfig) -> Node {
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_interrupted_while_it_begins_from_a_backup_begins_again() {
+async fn interrupted_formation_from_a_backup_is_repeated() {
     let bytes = small_backup().await;
     let mut config = config(1, "/data".into());
     config.raft.members.retain(|id, _| *id == 1);
@@ -419,7 +419,7 @@ async fn a_cluster_that_is_interrupted_while_it_begins_from_a_backup_begins_agai
                 let next = put(&node, "/next", "x").await;
                 assert!(next.zxid > restored.zxid, "after event {events}");
                 node.stop().await;
-                // It is formed, so the file is not needed any more and is gone.
+                // The cluster is formed, so the file was deleted.
                 let names = left.list(&config.raft.data_dir).unwrap();
                 assert!(!names.iter().any(|name| name == "restored"), "{names:?}");
             });
@@ -429,14 +429,14 @@ async fn a_cluster_that_is_interrupted_while_it_begins_from_a_backup_begins_agai
 }
 
 #[tokio::test]
-async fn a_restored_directory_does_not_serve_another_place() {
+async fn restored_directory_is_rejected_at_another_node() {
     let bytes = small_backup().await;
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("backup");
     std::fs::write(&file, &bytes).unwrap();
     let config = config(1, dir.path().join("data"));
     restore(&file, &config, options()).unwrap();
-    // Another restore's state in this directory.
+    // The state of another restore, in this directory.
     let mut other = config.clone();
     other.raft.data_dir = dir.path().join("other");
     restore(&file, &other, options()).unwrap();

@@ -1,4 +1,4 @@
-//! Shared parts of the tests: nodes on ports that the operating system chose, in temporary directories; and the tests of a cluster without
+//! Shared parts of the tests: nodes on ports chosen by the operating system, in temporary directories; and the tests of a cluster without
 //! faults.
 
 use std::collections::BTreeMap;
@@ -17,14 +17,14 @@ use tokio::net::TcpListener;
 
 use crate::troubled_disk::TroubledDisk;
 
-/// Timeout of a test's step: only a bug takes this long.
+/// Timeout of a test's step; only a bug takes this long.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct Cluster {
     pub dir: TempDir,
-    /// Simulated disks, if the nodes run on such.
+    /// Simulated disks of the nodes, if they have any.
     pub disks: BTreeMap<NodeId, SimDisk>,
-    /// Disks in trouble, if the nodes run on such.
+    /// Disks with injected faults, if the nodes have any.
     pub troubled: BTreeMap<NodeId, TroubledDisk>,
     pub configs: BTreeMap<NodeId, NodeConfig>,
     pub nodes: BTreeMap<NodeId, Node>,
@@ -36,7 +36,7 @@ impl Cluster {
         Self::start_with(size, |_| {}).await
     }
 
-    /// Starts `size` nodes whose configuration was changed by `change`.
+    /// Starts `size` nodes with a configuration that `change` modifies.
     pub async fn start_with(size: u64, change: impl Fn(&mut NodeConfig)) -> Self {
         Self::launch(size, BTreeMap::new(), change).await
     }
@@ -46,17 +46,17 @@ impl Cluster {
         Self::start_on_with(disks, |_| {}).await
     }
 
-    /// The same, with a configuration that was changed by `change`.
+    /// Starts a node on each of the disks, with a configuration that `change` modifies.
     pub async fn start_on_with(disks: BTreeMap<NodeId, SimDisk>, change: impl Fn(&mut NodeConfig)) -> Self {
         Self::launch(disks.len() as u64, disks, |config| {
-            // A simulated disk remembers every write for the whole test.
+            // A simulated disk stores every write for the whole test.
             config.raft.log.segment_bytes = 256 * 1024;
             change(config);
         })
         .await
     }
 
-    /// Starts `size` nodes on disks that a test can give trouble to.
+    /// Starts `size` nodes on disks into which a test can inject faults.
     pub async fn start_troubled(size: u64, change: impl Fn(&mut NodeConfig)) -> Self {
         let disks = (1..=size).map(|id| (id, TroubledDisk::default())).collect();
         Self::launch_on(size, BTreeMap::new(), disks, change).await
@@ -79,7 +79,7 @@ impl Cluster {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let peer = listener.local_addr().unwrap().to_string();
             let address = MemberAddress {
-                // Nobody serves HTTP here; but no two members have the same address.
+                // No HTTP is served here, but members need different addresses.
                 http: peer.clone(),
                 peer,
             };
@@ -115,7 +115,7 @@ impl Cluster {
         cluster
     }
 
-    /// Starts a node that waits to be added, and gives where it is found.
+    /// Starts a node that waits to be added, and returns its addresses.
     pub async fn start_joining(&mut self, id: NodeId) -> MemberAddress {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let place = listener.local_addr().unwrap().to_string();
@@ -144,7 +144,7 @@ impl Cluster {
         eventually("the new node serves", || node.not_ready().is_none()).await;
     }
 
-    /// The members that vote, as a node sees them.
+    /// Returns the voters, as a node sees them.
     pub fn voters(&self, by: NodeId) -> Vec<NodeId> {
         let members = self.node(by).status().members;
         let voters = members.iter().filter(|member| member.role != Role::Learner);
@@ -161,7 +161,7 @@ impl Cluster {
         }
     }
 
-    /// The node that all running ones take for the leader.
+    /// Returns the leader on which all running nodes agree.
     pub async fn leader(&self) -> NodeId {
         let mut found = None;
         eventually("all nodes agree on a leader", || {
@@ -248,7 +248,7 @@ pub async fn put(node: &Node, text: &str, data: &str) -> Applied {
 }
 
 #[tokio::test]
-async fn one_node_serves_alone() {
+async fn single_node_serves() {
     let mut cluster = Cluster::start(1).await;
     let applied = put(cluster.node(1), "/a", "x").await;
     assert!(matches!(applied.outcome, Ok(Reply::Created { .. })));
@@ -260,7 +260,7 @@ async fn one_node_serves_alone() {
 }
 
 #[tokio::test]
-async fn every_node_takes_writes_and_sees_its_own_at_once() {
+async fn every_node_accepts_writes_and_reads_its_own_at_once() {
     let mut cluster = Cluster::start(3).await;
     for (id, node) in &cluster.nodes {
         let at = format!("/from-{id}");
@@ -287,7 +287,7 @@ async fn every_node_takes_writes_and_sees_its_own_at_once() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_an_answer() {
+async fn refusal_is_returned_to_the_caller() {
     let mut cluster = Cluster::start(3).await;
     let follower = cluster.follower().await;
     put(cluster.node(follower), "/a", "x").await;
@@ -297,7 +297,7 @@ async fn a_refusal_is_an_answer() {
 }
 
 #[tokio::test]
-async fn a_repeated_request_is_carried_out_once() {
+async fn repeated_request_is_applied_once() {
     let mut cluster = Cluster::start(3).await;
     let request = Request {
         session: None,
@@ -317,7 +317,7 @@ async fn a_repeated_request_is_carried_out_once() {
 }
 
 #[tokio::test]
-async fn many_callers_share_entries() {
+async fn concurrent_callers_share_entries() {
     let mut cluster = Cluster::start(3).await;
     let follower = cluster.follower().await;
     let before = cluster.node(follower).status().applied_index;
@@ -341,12 +341,12 @@ pub fn small_snapshots(config: &mut NodeConfig) {
 }
 
 #[tokio::test]
-async fn large_data_reaches_a_follower_that_was_away() {
+async fn large_entries_reach_a_restarted_follower() {
     let mut cluster = Cluster::start(3).await;
     let away = cluster.follower().await;
     cluster.stop(away).await;
     let here = cluster.leader().await;
-    // As much as fits into a znode, so often that all of it would be too much for one frame.
+    // Znodes of the maximum size, together more than one frame may have.
     let large = "x".repeat(lock_node::znode_store::MAX_DATA_BYTES);
     for n in 0..80 {
         assert!(
@@ -367,7 +367,7 @@ async fn large_data_reaches_a_follower_that_was_away() {
 }
 
 #[tokio::test]
-async fn a_container_whose_children_are_gone_is_swept_though_nothing_else_happens() {
+async fn empty_container_of_an_idle_cluster_is_swept() {
     let soon = |config: &mut NodeConfig| {
         config.sweeps.empty_for = Duration::from_millis(200);
         config.sweeps.every = Duration::from_millis(50);
@@ -394,7 +394,7 @@ async fn a_container_whose_children_are_gone_is_swept_though_nothing_else_happen
     .await;
     assert!(
         node.read(|store| store.get(&path("/fresh")).is_some()),
-        "one that never had a child waits for its first"
+        "a container that never had a child stays"
     );
     cluster.stop_all().await;
 }

@@ -1,4 +1,4 @@
-//! Consistency over the end of nodes, and the behaviour of a node without the others.
+//! Consistency when nodes stop, and the behaviour of a node without a quorum.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use lock_node::{HeartbeatError, ProposeError, StartError};
 use crate::cluster::{Cluster, TIMEOUT, create, eventually, path, put, request};
 
 #[tokio::test]
-async fn leadership_moves_at_a_stop_and_writes_go_on() {
+async fn leadership_moves_when_the_leader_stops_and_writes_continue() {
     let mut cluster = Cluster::start(3).await;
     put(cluster.node(1), "/before", "x").await;
     let leader = cluster.leader().await;
     let survivor = cluster.follower().await;
 
-    // Calls that are submitted all the time, whether earlier ones are answered or not, so that some are in flight at every moment of the
-    // change: none may fail, and none may be applied twice.
+    // Calls are submitted continuously, whether earlier ones are answered or not, so that some are in flight at every moment of the
+    // failover: none may fail, and none may be applied twice.
     let done = Arc::new(AtomicBool::new(false));
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..4 {
@@ -51,19 +51,23 @@ async fn leadership_moves_at_a_stop_and_writes_go_on() {
 
     let paths: Vec<_> = writers.join_all().await.into_iter().flatten().collect();
     let distinct: std::collections::BTreeSet<_> = paths.iter().cloned().collect();
-    assert_eq!(distinct.len(), paths.len(), "no number was given twice");
+    assert_eq!(distinct.len(), paths.len(), "each sequence number was given once");
     let node = cluster.node(survivor);
     node.read_barrier().await.unwrap();
     let there = node.read(|store| {
         let names = store.children(&lock_node::znode_store::ZPath::root()).unwrap();
         names.iter().filter(|name| name.starts_with('w')).count()
     });
-    assert_eq!(there, paths.len(), "what was answered was done, and exactly once");
+    assert_eq!(
+        there,
+        paths.len(),
+        "each acknowledged call was applied exactly once"
+    );
     cluster.stop_all().await;
 }
 
 #[tokio::test]
-async fn all_nodes_remember_after_a_restart() {
+async fn state_survives_a_restart_of_all_nodes() {
     let mut cluster = Cluster::start(3).await;
     for n in 0..20 {
         put(cluster.node(1 + n % 3), &format!("/n{n}"), "x").await;
@@ -84,7 +88,7 @@ async fn all_nodes_remember_after_a_restart() {
 }
 
 #[tokio::test]
-async fn without_a_quorum_nothing_is_pretended() {
+async fn requests_without_a_quorum_are_unavailable() {
     let mut cluster =
         Cluster::start_with(3, |config| config.raft.propose_timeout = Duration::from_secs(2)).await;
     let session = cluster
@@ -115,10 +119,10 @@ async fn without_a_quorum_nothing_is_pretended() {
 }
 
 #[tokio::test]
-async fn a_node_whose_directory_was_lost_is_refused() {
+async fn node_with_a_lost_directory_is_rejected() {
     let mut cluster = Cluster::start(3).await;
     put(cluster.node(1), "/a", "x").await;
-    // The founder, too: it would draw another cluster id.
+    // The first node, too: it would draw another cluster id.
     for id in [3, 1] {
         cluster.stop(id).await;
         let lost = cluster.configs[&id].raft.data_dir.clone();
@@ -141,7 +145,7 @@ async fn a_node_whose_directory_was_lost_is_refused() {
 }
 
 #[tokio::test]
-async fn a_directory_of_another_node_is_refused() {
+async fn directory_of_another_node_is_rejected() {
     let mut cluster = Cluster::start(3).await;
     cluster.stop(3).await;
     cluster.stop(2).await;
@@ -158,9 +162,9 @@ async fn a_directory_of_another_node_is_refused() {
     cluster.stop_all().await;
 }
 
-/// A node that has just been started has forgotten how far it had come; what it shows must not go back all the same.
+/// A restarted node does not know its former commit index, and must not serve an older state all the same.
 #[tokio::test]
-async fn a_node_that_is_started_anew_shows_nothing_older_than_in_its_earlier_life() {
+async fn restarted_node_serves_no_older_state_than_before() {
     let mut cluster = Cluster::start(3).await;
     let written = put(cluster.node(1), "/a", "x").await;
     let node = cluster.node(1);
@@ -177,7 +181,7 @@ async fn a_node_that_is_started_anew_shows_nothing_older_than_in_its_earlier_lif
     let alone = cluster.node(1).clone();
     assert!(
         alone.caught_up_once().await.is_err(),
-        "without a leader it cannot know what was committed"
+        "without a leader it does not know the commit index"
     );
     for id in [2, 3] {
         cluster.restart(id).await.unwrap();
@@ -188,7 +192,7 @@ async fn a_node_that_is_started_anew_shows_nothing_older_than_in_its_earlier_lif
         .await
         .expect("they elect a leader");
     assert!(sees());
-    // From then on it serves what it has, also alone.
+    // From now on it serves its state, also alone.
     for id in [2, 3] {
         cluster.stop(id).await;
     }

@@ -1,4 +1,4 @@
-//! Limits: what the leader was configured with holds for everybody.
+//! Limits: the leader's configuration holds for the whole cluster.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ async fn configured_limits_hold_and_change_with_the_configuration() {
 }
 
 #[tokio::test]
-async fn the_limits_are_those_of_whoever_leads() {
+async fn limits_are_those_of_the_leader() {
     let own = |config: &mut NodeConfig| config.limits = children(100 + config.raft.node_id as u32);
     let mut cluster = Cluster::start_with(3, own).await;
     let first = cluster.leader().await;
@@ -63,10 +63,10 @@ async fn the_limits_are_those_of_whoever_leads() {
 }
 
 #[tokio::test]
-async fn no_limits_are_proposed_that_hold_already() {
+async fn unchanged_limits_are_not_proposed() {
     let mut cluster = Cluster::start(1).await;
     let node = cluster.node(1).clone();
-    // Commands have their positions one after the other: nobody else took one.
+    // The positions are consecutive, so no other command was applied.
     let first = node
         .propose(request(create("/a", "", CreateMode::Persistent)))
         .await
@@ -79,7 +79,7 @@ async fn no_limits_are_proposed_that_hold_already() {
 }
 
 #[test]
-fn limits_that_make_no_sense_are_refused() {
+fn nonsensical_limits_are_rejected() {
     let address = MemberAddress {
         peer: "127.0.0.1:7500".into(),
         http: "127.0.0.1:7400".into(),

@@ -1,4 +1,4 @@
-//! Entries of calls that wait for a lock.
+//! Log entries of acquires that wait for a lock.
 
 use lock_node::Node;
 use lock_node::znode_store::{
@@ -7,7 +7,7 @@ use lock_node::znode_store::{
 
 use crate::cluster::{Cluster, TIMEOUT, request};
 
-/// Number of attempts: a test that is paused for two milliseconds in between sees nothing.
+/// Number of attempts: an attempt that the machine delays for two milliseconds shows nothing.
 const TRIES: u128 = 50;
 
 fn lock() -> LockName {
@@ -58,9 +58,9 @@ async fn open_session(node: &Node, session: SessionId) {
     node.propose(request(command)).await.unwrap().outcome.unwrap();
 }
 
-/// A lock that is in use changes hands by one entry: the next one's call waits for the release, and not the release for the call.
+/// A busy lock is released and granted in one entry: the next acquire waits for the release, and not the release for the acquire.
 #[tokio::test]
-async fn waiters_for_a_lock_are_in_one_entry_with_its_release() {
+async fn waiting_acquire_shares_an_entry_with_the_release() {
     let mut cluster = Cluster::start(1).await;
     let node = cluster.node(1);
     let (mut holds, mut waits) = (SessionId(0xa), SessionId(0xb));
@@ -76,7 +76,7 @@ async fn waiters_for_a_lock_are_in_one_entry_with_its_release() {
     for guid in 1..=TRIES {
         let before = node.status().applied_index;
         let call = tokio::spawn(node.submit(acquire(waits, guid)).unwrap());
-        // Long enough for a leader that would propose the call at once.
+        // Long enough for a leader that would propose the acquire at once.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -87,7 +87,7 @@ async fn waiters_for_a_lock_are_in_one_entry_with_its_release() {
             .unwrap();
         let queued = call.await.unwrap().unwrap().outcome.unwrap();
         by_one_entry += u32::from(node.status().applied_index == before + 1);
-        // It was in the queue before the release, or came after it.
+        // It was queued before the release, or arrived after it.
         holder = match queued {
             Reply::Queued(place) => place.holder,
             Reply::Granted(grant) => grant.holder,
@@ -95,12 +95,15 @@ async fn waiters_for_a_lock_are_in_one_entry_with_its_release() {
         };
         std::mem::swap(&mut holds, &mut waits);
     }
-    assert!(by_one_entry > 0, "all {TRIES} calls were proposed by themselves");
+    assert!(by_one_entry > 0, "all {TRIES} acquires were proposed alone");
 
-    // Without a release it is in the queue nevertheless, soon.
+    // Without a release the acquire is queued soon, too.
     let call = node.propose(acquire(waits, TRIES + 1));
     let queued = tokio::time::timeout(TIMEOUT, call).await;
-    let queued = queued.expect("it is not kept for a release").unwrap().outcome;
+    let queued = queued
+        .expect("the acquire is not held back until a release")
+        .unwrap()
+        .outcome;
     assert!(matches!(queued, Ok(Reply::Queued(_))), "{queued:?}");
     cluster.stop_all().await;
 }

@@ -1,5 +1,5 @@
 //! Nodes as front ends see them: whole nodes with their disks and sockets, in one process.
-// A test that cannot go on may say so shortly.
+// Tests may unwrap.
 #![allow(clippy::unwrap_used)]
 
 mod backup;

@@ -1,4 +1,4 @@
-//! Members come and go while the cluster works.
+//! Membership changes under load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 
 use crate::cluster::{Cluster, TIMEOUT, create, eventually, path, put, request, small_snapshots};
 
-/// Callers that write all the time, and count what was answered.
+/// Callers that write continuously and count the answers.
 struct Writers {
     done: Arc<AtomicBool>,
     written: Arc<AtomicUsize>,
@@ -49,7 +49,7 @@ impl Writers {
     }
 }
 
-/// Promotes, as soon as the learner has caught up.
+/// Promotes the learner as soon as it has caught up.
 async fn promote(by: &Node, id: NodeId) {
     let deadline = tokio::time::Instant::now() + TIMEOUT;
     loop {
@@ -75,10 +75,10 @@ fn refusal<T: std::fmt::Debug>(outcome: Result<T, MembershipError>) -> Membershi
 }
 
 /// Waits until a node has learnt that it was removed.
-async fn hears_that_it_was_removed(node: &Node) {
+async fn wait_until_removed(node: &Node) {
     let reason = tokio::time::timeout(TIMEOUT, node.failed())
         .await
-        .expect("the node learns of it");
+        .expect("the node learns of its removal");
     assert!(reason.contains("was removed from the cluster"), "{reason}");
     assert!(node.was_removed());
     assert_eq!(node.not_ready(), Some(reason.clone()));
@@ -90,7 +90,7 @@ async fn hears_that_it_was_removed(node: &Node) {
 }
 
 #[tokio::test]
-async fn one_node_becomes_three_and_five_and_one_again_under_load() {
+async fn cluster_grows_to_five_and_shrinks_to_one_under_load() {
     let mut cluster = Cluster::start(1).await;
     put(cluster.node(1), "/first", "x").await;
     let writers = Writers::start(cluster.node(1), "w");
@@ -102,15 +102,15 @@ async fn one_node_becomes_three_and_five_and_one_again_under_load() {
     assert_eq!(cluster.voters(1), [1, 2, 3, 4, 5]);
     assert!(cluster.node(5).read(|store| store.get(&path("/first")).is_some()));
     let written = writers.written.load(Ordering::Relaxed);
-    // From the front: the leader goes first, and node 5 is left.
+    // In ascending order: the leader is removed first, and node 5 remains.
     for id in 1..=4 {
         if id == 1 {
-            // The writers' own node goes.
+            // The node of the writers is removed.
             continue;
         }
         let removed = cluster.node(5).remove_member(id, false).await.unwrap();
         assert!(removed.changed);
-        hears_that_it_was_removed(cluster.node(id)).await;
+        wait_until_removed(cluster.node(id)).await;
         cluster.stop(id).await;
     }
     eventually("the writers still write", || {
@@ -119,7 +119,7 @@ async fn one_node_becomes_three_and_five_and_one_again_under_load() {
     .await;
     let written = writers.finish().await;
     cluster.node(5).remove_member(1, false).await.unwrap();
-    hears_that_it_was_removed(cluster.node(1)).await;
+    wait_until_removed(cluster.node(1)).await;
     cluster.stop(1).await;
     assert_eq!(cluster.leader().await, 5);
     let status = cluster.node(5).status();
@@ -132,7 +132,7 @@ async fn one_node_becomes_three_and_five_and_one_again_under_load() {
         let names = store.children(&lock_node::znode_store::ZPath::root()).unwrap();
         names.iter().filter(|name| name.starts_with('w')).count()
     });
-    assert_eq!(there, written, "what was answered is there, and nothing twice");
+    assert_eq!(there, written, "each acknowledged write was applied once");
     assert_eq!(
         refusal(cluster.node(5).remove_member(5, true).await),
         MembershipRefusal::LastVoter(5)
@@ -141,7 +141,7 @@ async fn one_node_becomes_three_and_five_and_one_again_under_load() {
 }
 
 #[tokio::test]
-async fn a_learner_gets_all_by_snapshot_when_the_log_is_purged_and_serves_everything() {
+async fn learner_catches_up_by_snapshot_and_serves() {
     let mut cluster = Cluster::start_with(3, small_snapshots).await;
     for n in 0..200 {
         put(cluster.node(1), &format!("/n{n}"), "x").await;
@@ -154,13 +154,13 @@ async fn a_learner_gets_all_by_snapshot_when_the_log_is_purged_and_serves_everyt
     assert_eq!(learner.status().role, Role::Learner);
     assert!(
         learner.status().snapshot_index > 150,
-        "the beginning of the log is gone everywhere"
+        "the beginning of the log is purged on all nodes"
     );
     assert_eq!(
         learner.read(|store| store.digest()),
         cluster.node(1).read(|store| store.digest())
     );
-    // A learner takes writes, sessions, heartbeats and watches like every node.
+    // A learner serves writes, sessions, heartbeats and watches like every node.
     let session = learner.open_session(None, "s", "", None).await.unwrap();
     learner.heartbeat(session.session).await.unwrap();
     let (_, watcher) = learner
@@ -186,7 +186,7 @@ async fn a_learner_gets_all_by_snapshot_when_the_log_is_purged_and_serves_everyt
 }
 
 #[tokio::test]
-async fn promotion_needs_a_learner_that_has_caught_up() {
+async fn only_a_learner_that_has_caught_up_is_promoted() {
     let mut cluster = Cluster::start(3).await;
     cluster.join(1, 4).await;
     cluster.stop(4).await;
@@ -203,7 +203,7 @@ async fn promotion_needs_a_learner_that_has_caught_up() {
         refusal(by.move_leader(Some(4)).await),
         MembershipRefusal::NotAVoter(4)
     );
-    // It comes back, and lacks more than it may for a while.
+    // After its restart it lags too much to be promoted.
     for n in 0..MAX_PROMOTE_LAG / 100 {
         put(cluster.node(1), &format!("/n{n}"), "x").await;
     }
@@ -211,7 +211,7 @@ async fn promotion_needs_a_learner_that_has_caught_up() {
     promote(&by, 4).await;
     assert_eq!(cluster.voters(2), [1, 2, 3, 4]);
     assert!(!by.promote_member(4).await.unwrap().changed);
-    // And a learner again.
+    // It is a learner again.
     assert!(by.demote_member(4, false).await.unwrap().changed);
     assert!(!by.demote_member(4, false).await.unwrap().changed);
     assert_eq!(cluster.voters(2), [1, 2, 3]);
@@ -220,14 +220,18 @@ async fn promotion_needs_a_learner_that_has_caught_up() {
 }
 
 #[tokio::test]
-async fn a_leader_that_is_demoted_or_removed_leaves_first() {
+async fn demoted_or_removed_leader_hands_over_first() {
     let mut cluster = Cluster::start(3).await;
     let writers = Writers::start(cluster.node(1), "w");
     let leader = cluster.leader().await;
     let by = cluster.follower().await;
     let demoted = cluster.node(by).demote_member(leader, false).await.unwrap();
     assert!(demoted.changed);
-    assert_eq!(demoted.warnings.len(), 1, "two voters are as good as one");
+    assert_eq!(
+        demoted.warnings.len(),
+        1,
+        "two voters tolerate no more failures than one"
+    );
     assert_ne!(cluster.leader().await, leader);
     eventually("it is a learner", || {
         cluster.node(leader).status().role == Role::Learner
@@ -241,11 +245,11 @@ async fn a_leader_that_is_demoted_or_removed_leaves_first() {
     let removed = cluster.node(leader).remove_member(leader, false).await;
     match removed {
         Ok(removed) => assert!(removed.changed),
-        // The word that it was done may come after the word that it is out.
+        // The answer may arrive after the notice of the removal.
         Err(MembershipError::OutcomeUnknown(_) | MembershipError::Unavailable(_)) => {}
         Err(other) => panic!("{other}"),
     }
-    hears_that_it_was_removed(cluster.node(leader)).await;
+    wait_until_removed(cluster.node(leader)).await;
     cluster.stop(leader).await;
     let left = cluster.leader().await;
     assert!(
@@ -261,7 +265,7 @@ async fn a_leader_that_is_demoted_or_removed_leaves_first() {
 }
 
 #[tokio::test]
-async fn a_majority_must_be_left() {
+async fn change_that_leaves_no_majority_is_rejected() {
     let mut cluster = Cluster::start(3).await;
     let (a, b) = (cluster.leader().await, cluster.follower().await);
     let dead = *cluster.nodes.keys().find(|id| ![a, b].contains(id)).unwrap();
@@ -273,7 +277,7 @@ async fn a_majority_must_be_left() {
             reachable: 1
         }
     );
-    // The dead one may go, and its place be taken by another.
+    // The dead node may be removed and replaced.
     cluster.node(b).remove_member(dead, false).await.unwrap();
     cluster.join(b, 4).await;
     promote(cluster.node(b), 4).await;
@@ -283,16 +287,16 @@ async fn a_majority_must_be_left() {
 }
 
 #[tokio::test]
-async fn ids_are_retired_for_ever() {
+async fn removed_ids_stay_retired() {
     let mut cluster = Cluster::start_with(3, small_snapshots).await;
     cluster.join(1, 4).await;
     for id in [4, 3] {
         let by = if id == 3 { 2 } else { 1 };
         cluster.node(by).remove_member(id, false).await.unwrap();
-        hears_that_it_was_removed(cluster.node(id)).await;
+        wait_until_removed(cluster.node(id)).await;
         cluster.stop(id).await;
     }
-    // What says so is in snapshots only, after a while.
+    // Later, the retired ids are in snapshots only.
     for n in 0..100 {
         put(cluster.node(1), &format!("/n{n}"), "x").await;
     }
@@ -327,13 +331,13 @@ async fn ids_are_retired_for_ever() {
             }
         );
     }
-    // A removed node that comes back with its old directory learns that it was removed, whatever it remembers; with a new one, too.
+    // A removed node learns of its removal when it restarts on its old directory, and also on a new one.
     cluster.restart(3).await.unwrap();
-    hears_that_it_was_removed(cluster.node(3)).await;
+    wait_until_removed(cluster.node(3)).await;
     cluster.stop(3).await;
     std::fs::remove_dir_all(&cluster.configs[&3].raft.data_dir).unwrap();
     cluster.restart(3).await.unwrap();
-    hears_that_it_was_removed(cluster.node(3)).await;
+    wait_until_removed(cluster.node(3)).await;
     cluster.stop_all().await;
 }
 
@@ -371,7 +375,7 @@ async fn repeated_change_succeeds_and_an_invalid_one_is_rejected() {
         refusal(add(0, &elsewhere).await),
         MembershipRefusal::Nonsense(_)
     ));
-    // A node of another cluster is not taken in, and takes no harm; nor does the only node of this one.
+    // A node of another cluster is rejected, without an effect on it or on the only node of this one.
     let mut other = Cluster::start(1).await;
     let stranger = other.configs[&1].raft.members[&1].clone();
     assert!(matches!(
@@ -392,7 +396,7 @@ async fn repeated_change_succeeds_and_an_invalid_one_is_rejected() {
 }
 
 #[tokio::test]
-async fn one_change_at_a_time() {
+async fn concurrent_membership_changes_are_rejected() {
     let mut cluster = Cluster::start(3).await;
     // Peer that accepts the connection and sends nothing: the change hangs for as long as a handshake may take.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -417,7 +421,7 @@ async fn one_change_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_node_that_slept_while_all_others_were_replaced_finds_its_way() {
+async fn node_that_missed_the_replacement_of_all_others_rejoins() {
     let mut cluster = Cluster::start_with(3, small_snapshots).await;
     let sleeper = 3;
     cluster.stop(sleeper).await;
@@ -428,11 +432,11 @@ async fn a_node_that_slept_while_all_others_were_replaced_finds_its_way() {
     }
     for id in [1, 2] {
         cluster.node(5).remove_member(id, false).await.unwrap();
-        hears_that_it_was_removed(cluster.node(id)).await;
+        wait_until_removed(cluster.node(id)).await;
         cluster.stop(id).await;
     }
     put(cluster.node(5), "/news", "x").await;
-    // All that it knows is gone; nodes that it does not know call it.
+    // All nodes that it knows were removed; nodes that it does not know connect to it.
     cluster.restart(sleeper).await.unwrap();
     let node = cluster.node(sleeper).clone();
     eventually("it catches up", || {
@@ -444,9 +448,9 @@ async fn a_node_that_slept_while_all_others_were_replaced_finds_its_way() {
 }
 
 #[tokio::test]
-async fn nodes_that_move_tell_where_they_are_now() {
+async fn moved_nodes_report_their_new_addresses() {
     let mut cluster = Cluster::start(3).await;
-    // One after the other, so that in the end none is where the others' configuration says.
+    // One by one, so that in the end no configuration has a present address.
     for id in 1..=3 {
         cluster.stop(id).await;
         let new = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -468,7 +472,7 @@ async fn nodes_that_move_tell_where_they_are_now() {
             .await;
         }
     }
-    // And all at once: only the configurations know where.
+    // All at once: only the configurations have the new addresses.
     cluster.stop_all().await;
     let mut listeners = Vec::new();
     for id in 1..=3 {
@@ -503,7 +507,7 @@ async fn nodes_that_move_tell_where_they_are_now() {
 
 /// Membership changes in quick succession have panicked openraft (databendlabs/openraft#1544).
 #[tokio::test]
-async fn changes_in_quick_succession() {
+async fn quick_successive_changes_succeed() {
     let mut cluster = Cluster::start(3).await;
     let writers = Writers::start(cluster.node(1), "w");
     cluster.join(1, 4).await;
@@ -515,7 +519,7 @@ async fn changes_in_quick_succession() {
         loop {
             match by.demote_member(4, false).await {
                 Ok(_) => break,
-                // The present leader has not heard of enough others yet.
+                // The new leader has not reached enough voters yet.
                 Err(MembershipError::Refused(
                     MembershipRefusal::NoMajority { .. } | MembershipRefusal::NoSuccessor(_),
                 )) => {}
@@ -535,7 +539,7 @@ async fn changes_in_quick_succession() {
 }
 
 #[tokio::test]
-async fn a_directory_that_was_made_anew_is_not_the_member() {
+async fn recreated_directory_is_rejected() {
     let mut cluster = Cluster::start(3).await;
     cluster.join(1, 4).await;
     cluster.stop(4).await;

@@ -1,4 +1,4 @@
-//! Members without a vote, as ZooKeeper's observers: they serve readers, watchers and sessions, and decide nothing.
+//! Members without a vote, as ZooKeeper's observers: they serve reads, watches and sessions.
 
 use lock_node::znode_store::{Command, Identities, Op};
 use lock_node::znode_watch::WatchKind;
@@ -27,7 +27,7 @@ fn data(node: &Node) -> String {
 }
 
 #[tokio::test]
-async fn observers_serve_through_the_loss_of_a_leader_and_count_for_no_majority() {
+async fn observers_serve_during_a_failover_and_have_no_vote() {
     let mut cluster = Cluster::start(3).await;
     put(cluster.node(1), "/config", "first").await;
     for id in OBSERVERS {
@@ -49,7 +49,7 @@ async fn observers_serve_through_the_loss_of_a_leader_and_count_for_no_majority(
         watchers.push(watcher);
     }
 
-    // The leader stops. Requests at the observers go on, and a client reads its own write at its observer.
+    // The leader stops. The observers continue to serve, and a client reads its own write at its observer.
     let leader = cluster.leader().await;
     assert!(!OBSERVERS.contains(&leader));
     cluster.stop(leader).await;
@@ -64,7 +64,7 @@ async fn observers_serve_through_the_loss_of_a_leader_and_count_for_no_majority(
     assert_eq!(data(cluster.node(5)), "second");
     assert!(cluster.node(5).read(|store| store.session(session).is_some()));
 
-    // One voter of three and two observers are three members of five, and no majority.
+    // One voter of three and two observers are three of five members, and no quorum.
     let second = cluster.leader().await;
     assert!(!OBSERVERS.contains(&second));
     cluster.stop(second).await;
@@ -72,13 +72,13 @@ async fn observers_serve_through_the_loss_of_a_leader_and_count_for_no_majority(
         let node = cluster.node(id);
         eventually("nobody leads", || node.not_ready().is_some()).await;
         assert_eq!(node.status().role, Role::Learner);
-        assert_eq!(data(node), "second", "what is known is still read");
+        assert_eq!(data(node), "second", "local reads are still served");
     }
     cluster.restart(second).await.unwrap();
     cluster.wait_ready().await;
     set(cluster.node(5), "third").await;
 
-    // Nobody has made voters of them meanwhile.
+    // They are still no voters.
     assert_eq!(cluster.voters(5), [1, 2, 3]);
     assert!(!OBSERVERS.contains(&cluster.leader().await));
     cluster.stop_all().await;

@@ -1,4 +1,4 @@
-//! A node that comes back with less than it had acknowledged is refused, whatever the cause; one that does not never is.
+//! A node whose directory lacks what it had acknowledged is refused, whatever the cause; other nodes never are.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn often(config: &mut NodeConfig) {
     config.raft.audit_interval = Duration::from_millis(50);
 }
 
-/// Copies a directory with all that is in it.
+/// Copies a directory with its contents.
 pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -44,8 +44,8 @@ async fn failure_of(node: &Node) -> String {
     tokio::time::timeout(TIMEOUT, node.failed()).await.unwrap()
 }
 
-/// It is refused by its peers, and then by its own directory.
-async fn is_refused_for_good(cluster: &mut Cluster, id: NodeId) {
+/// Asserts that the node is refused by its peers, and then by its own directory.
+async fn assert_refused_permanently(cluster: &mut Cluster, id: NodeId) {
     cluster.restart(id).await.unwrap();
     let failure = failure_of(cluster.node(id)).await;
     assert!(failure.contains("older than what node"), "{failure}");
@@ -72,7 +72,7 @@ async fn old_image_of_a_directory_is_refused() {
     put(cluster.node(id), "/b", "x").await;
     cluster.stop(id).await;
     put_back(&cluster, id, &image);
-    is_refused_for_good(&mut cluster, id).await;
+    assert_refused_permanently(&mut cluster, id).await;
     let other = *cluster.nodes.keys().next().unwrap();
     let alarms = || cluster.nodes.values().flat_map(|node| node.status().alarms);
     eventually("an alarm is raised", || {
@@ -83,9 +83,9 @@ async fn old_image_of_a_directory_is_refused() {
     cluster.stop_all().await;
 }
 
-/// Only the node that was not asked for the write is left of those that saw the later start: its own disk knows.
+/// Of the nodes that saw the later start, only one is left, which did not receive the write; its own disk has the record.
 #[tokio::test]
-async fn old_image_is_refused_by_a_node_that_was_dead_when_it_acknowledged_also_after_a_restart() {
+async fn old_image_is_refused_by_a_voter_that_missed_its_last_write() {
     let mut cluster = Cluster::start_with(3, often).await;
     let leader = cluster.leader().await;
     let mut others = cluster.nodes.keys().copied().filter(|id| *id != leader);
@@ -109,7 +109,7 @@ async fn old_image_is_refused_by_a_node_that_was_dead_when_it_acknowledged_also_
     let failure = failure_of(cluster.node(returning)).await;
     assert!(failure.contains("two copies of it"), "{failure}");
     let dead = cluster.node(dead).clone();
-    assert!(dead.not_ready().is_some(), "the two form no quorum");
+    assert!(dead.not_ready().is_some(), "the two nodes form no quorum");
     cluster.stop(returning).await;
     cluster.restart(leader).await.unwrap();
     cluster.wait_ready().await;
@@ -117,7 +117,7 @@ async fn old_image_is_refused_by_a_node_that_was_dead_when_it_acknowledged_also_
     cluster.stop_all().await;
 }
 
-/// An image of a directory in use has the number of the start that goes on: what was acknowledged afterwards tells.
+/// An image of a directory in use has the number of the running start; only later acknowledgements distinguish it.
 #[tokio::test]
 async fn image_of_a_directory_in_use_is_refused() {
     let mut cluster = Cluster::start_with(3, often).await;
@@ -129,8 +129,8 @@ async fn image_of_a_directory_in_use_is_refused() {
     }
     cluster.stop(id).await;
     put_back(&cluster, id, &image);
-    is_refused_for_good(&mut cluster, id).await;
-    // Also the other one that was there refuses it, from its disk.
+    assert_refused_permanently(&mut cluster, id).await;
+    // The other node that ran then also refuses it, by the record on its disk.
     let leader = cluster.leader().await;
     let other = *cluster.nodes.keys().find(|it| **it != leader).unwrap();
     for id in [leader, other] {
@@ -138,13 +138,13 @@ async fn image_of_a_directory_in_use_is_refused() {
     }
     put_back(&cluster, id, &image);
     cluster.restart(other).await.unwrap();
-    is_refused_for_good(&mut cluster, id).await;
+    assert_refused_permanently(&mut cluster, id).await;
     cluster.stop_all().await;
 }
 
-/// The copy comes at another address, as one does whose configuration was copied with it.
+/// The copy has another address.
 #[tokio::test]
-async fn second_process_on_a_copy_is_refused_and_the_first_goes_on() {
+async fn second_process_on_a_copied_directory_is_refused() {
     let mut cluster = Cluster::start_with(3, often).await;
     let id = cluster.follower().await;
     cluster.stop(id).await;
@@ -164,18 +164,18 @@ async fn second_process_on_a_copy_is_refused_and_the_first_goes_on() {
 }
 
 #[tokio::test]
-async fn directory_that_lost_its_count_of_starts_is_refused() {
+async fn directory_with_a_lower_start_count_is_refused() {
     let mut cluster = Cluster::start_with(3, often).await;
     let id = cluster.follower().await;
     cluster.stop(id).await;
     fs::remove_file(data_dir(&cluster, id).join("witness")).unwrap();
-    is_refused_for_good(&mut cluster, id).await;
+    assert_refused_permanently(&mut cluster, id).await;
     cluster.stop_all().await;
 }
 
-/// Nodes that were away for long, that started many times while nobody heard of it, and whole clusters that start again.
+/// Nodes that were stopped for long, nodes that started many times without a peer, and whole clusters that restart.
 #[tokio::test]
-async fn honest_nodes_are_never_refused() {
+async fn unchanged_directories_are_never_refused() {
     let mut cluster = Cluster::start_with(3, |config| {
         often(config);
         crate::cluster::small_snapshots(config);
@@ -191,7 +191,7 @@ async fn honest_nodes_are_never_refused() {
         cluster.restart(away).await.unwrap();
         cluster.wait_ready().await;
         cluster.stop_all().await;
-        // One that nobody hears of starts often: more often than it has names for.
+        // One node starts often without a peer: more often than its record has room for.
         for _ in 0..if round == 0 { 34 } else { 2 } {
             cluster.restart(away).await.unwrap();
             cluster.stop(away).await;

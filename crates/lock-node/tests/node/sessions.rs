@@ -10,7 +10,7 @@ use crate::cluster::{Cluster, create, eventually, path};
 const TTL: Duration = Duration::from_secs(2);
 
 #[tokio::test]
-async fn a_silent_session_ends_with_its_ephemerals_and_not_early() {
+async fn silent_session_expires_with_its_ephemerals_and_not_early() {
     let mut cluster = Cluster::start(3).await;
     let follower = cluster.follower().await;
     let node = cluster.node(follower).clone();
@@ -23,14 +23,14 @@ async fn a_silent_session_ends_with_its_ephemerals_and_not_early() {
         caller: Identities::none(),
         command: create("/e", "", CreateMode::Ephemeral),
     };
-    // Counted by the leader at some moment after this one.
+    // The leader counts it at some later moment.
     let last_sent = Instant::now();
     assert!(node.propose(request).await.unwrap().outcome.is_ok());
     let there = || node.read(|store| store.get(&path("/e")).is_some());
     while there() {
         assert_eq!(node.heartbeat(lively.session).await, Ok(TTL));
         tokio::time::sleep(Duration::from_millis(20)).await;
-        assert!(last_sent.elapsed() < TTL * 5, "it should have ended long ago");
+        assert!(last_sent.elapsed() < TTL * 5, "it should have expired long ago");
     }
     assert!(
         last_sent.elapsed() >= TTL,
@@ -49,7 +49,7 @@ async fn a_silent_session_ends_with_its_ephemerals_and_not_early() {
 }
 
 #[tokio::test]
-async fn a_session_outlives_its_leader() {
+async fn session_survives_a_failover() {
     let mut cluster = Cluster::start(3).await;
     let leader = cluster.leader().await;
     let follower = cluster.follower().await;
@@ -58,7 +58,7 @@ async fn a_session_outlives_its_leader() {
     cluster.stop(leader).await;
     let moved = Instant::now();
     while moved.elapsed() < TTL * 2 {
-        // A failover takes less than a session may last.
+        // A failover takes less than the session's timeout.
         assert_eq!(node.heartbeat(opened.session).await, Ok(TTL));
         tokio::time::sleep(TTL / 10).await;
     }
@@ -66,7 +66,7 @@ async fn a_session_outlives_its_leader() {
 }
 
 #[tokio::test]
-async fn a_closed_session_is_known_to_have_ended() {
+async fn heartbeat_of_a_closed_session_reports_its_end() {
     let mut cluster = Cluster::start(3).await;
     let node = cluster.node(2).clone();
     let session = node.open_session(None, "", "", None).await.unwrap().session;

@@ -1,4 +1,4 @@
-//! Disks that take long, or do not answer: another node leads, and no other node waits for them.
+//! Slow and stalled disks: another node leads, and no other node waits for them.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ fn watchful(config: &mut NodeConfig) {
 }
 
 #[tokio::test]
-async fn a_leader_whose_disk_stalls_hands_over_and_writes_go_on_meanwhile() {
+async fn leader_with_a_stalled_disk_hands_over_and_writes_continue() {
     let mut cluster = Cluster::start_troubled(3, watchful).await;
     let stalled = cluster.leader().await;
     let other = cluster.follower().await;
     let node = cluster.node(other).clone();
     put(&node, "/before", "x").await;
     cluster.troubled[&stalled].set_stalled(true);
-    // The others are a quorum without it.
+    // The others form a quorum without it.
     put(&node, "/during", "x").await;
     let mut written = 0;
     while node.status().leader.is_none_or(|leader| leader == stalled) {
@@ -48,7 +48,7 @@ async fn a_leader_whose_disk_stalls_hands_over_and_writes_go_on_meanwhile() {
 }
 
 #[tokio::test]
-async fn writes_do_not_wait_for_a_follower_whose_disk_stalls() {
+async fn writes_do_not_wait_for_a_stalled_follower() {
     let mut cluster = Cluster::start_troubled(3, watchful).await;
     let stalled = cluster.follower().await;
     let leader = cluster.leader().await;
@@ -78,7 +78,7 @@ async fn writes_do_not_wait_for_a_follower_whose_disk_stalls() {
 }
 
 #[tokio::test]
-async fn leadership_stays_where_all_disks_are_as_slow() {
+async fn leadership_stays_if_all_disks_are_slow() {
     let mut cluster = Cluster::start_troubled(3, watchful).await;
     let leader = cluster.leader().await;
     let node = cluster.node(leader).clone();

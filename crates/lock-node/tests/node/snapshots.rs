@@ -1,11 +1,11 @@
-//! Snapshots: logs stay short, and a node that was away longer than the log reaches catches up.
+//! Snapshots: logs stay short, and a node that lacks purged entries catches up.
 
 use lock_node::znode_store::ZPath;
 
 use crate::cluster::{Cluster, eventually, put, small_snapshots};
 
 #[tokio::test]
-async fn a_node_that_was_away_for_long_catches_up_by_snapshot() {
+async fn lagging_node_catches_up_by_snapshot() {
     let mut cluster = Cluster::start_with(3, small_snapshots).await;
     let away = cluster.follower().await;
     put(cluster.node(away), "/before", "x").await;
@@ -28,7 +28,7 @@ async fn a_node_that_was_away_for_long_catches_up_by_snapshot() {
 }
 
 #[tokio::test]
-async fn a_restart_from_a_snapshot_and_the_log_after_it() {
+async fn restart_applies_the_snapshot_and_the_log_after_it() {
     let mut cluster = Cluster::start_with(1, small_snapshots).await;
     for n in 0..130 {
         put(cluster.node(1), &format!("/n{n}"), "x").await;

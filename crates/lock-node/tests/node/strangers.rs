@@ -1,4 +1,4 @@
-//! Strangers at the ports for peers of a working cluster: each is rejected, the log names it and the reason if it has shown something, and
+//! Unauthorized connections to the peer ports of a working cluster: each is rejected, the log names it and the reason if it presented something, and
 //! the cluster keeps its leader and serves.
 
 use std::fs;
@@ -23,10 +23,10 @@ use lock_node::znode_store::CreateMode;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Longer than any connection of a stranger lasts, unless something is broken.
+/// Timeout of an unauthorized connection; a working node closes it sooner.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Certificates for everybody.
+/// Certificates of all participants.
 struct Ca {
     authority: Authority,
     dir: tempfile::TempDir,
@@ -61,7 +61,7 @@ impl Ca {
         PeerTls::new(&files, cluster, node, HandshakeLimits::default()).unwrap()
     }
 
-    /// A program that shows a certificate and believes the node.
+    /// Returns a TLS client with this certificate that accepts any node.
     fn stranger(&self, name: &str, wanted: &CertificateRequest) -> ClientTls {
         let files = self.files(name, wanted);
         ClientTls::new(&self.ca(), Some((&files.certificate, &files.key))).unwrap()
@@ -81,7 +81,7 @@ fn wanted(cluster: &str, node: NodeId) -> CertificateRequest {
     CertificateRequest::node(&name, &["localhost".to_owned()], DAY)
 }
 
-/// Log of everything that runs on this thread, which is all of a test's nodes but their logs' threads.
+/// Log of this thread, on which all nodes run except the threads of their write-ahead logs.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -104,7 +104,7 @@ impl io::Write for Log {
     }
 }
 
-/// Makes elections rare: a node that starts one all the same was made to by a stranger.
+/// Makes elections rare, so that any election is an effect of an unauthorized connection.
 fn patient(config: &mut NodeConfig) {
     config.raft.timing.heartbeat = Duration::from_millis(500);
     config.raft.timing.election_min = Duration::from_secs(20);
@@ -114,16 +114,16 @@ fn patient(config: &mut NodeConfig) {
     config.sessions.default = Duration::from_secs(80);
 }
 
-/// All that a node says until it hangs up.
+/// Returns everything that a node sends until it closes the connection.
 async fn heard(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     let mut bytes = Vec::new();
     let ended = timeout(TIMEOUT, stream.read_to_end(&mut bytes)).await;
-    // How it hangs up does not matter.
-    let _: io::Result<usize> = ended.expect("the node hangs up");
+    // The kind of close does not matter.
+    let _: io::Result<usize> = ended.expect("the node closes the connection");
     bytes
 }
 
-/// Says what node `from` would say at the beginning, and answers with what is replied.
+/// Sends the hello of node `from`, and returns the reply.
 async fn hello(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     from: NodeId,
@@ -144,7 +144,10 @@ async fn hello(
     stream.write_all(&out).await.ok()?;
     stream.flush().await.ok()?;
     let reply = timeout(TIMEOUT, FrameReader::new(&mut *stream).message()).await;
-    reply.expect("the node answers or hangs up").ok().flatten()
+    reply
+        .expect("the node answers or closes the connection")
+        .ok()
+        .flatten()
 }
 
 #[tokio::test]
@@ -172,7 +175,7 @@ async fn strangers_are_rejected_and_have_no_effect() {
 
     for (id, address) in &addresses {
         let connect = || async { TcpStream::connect(address).await.unwrap() };
-        // Bytes of no protocol, those of another one, and the frame of a peer without TLS.
+        // Random bytes, another protocol, and the frame of a peer without TLS.
         let long = vec![0xff; 100_000];
         for bytes in [
             &b"GET / HTTP/1.1\r\n\r\n"[..],
@@ -181,14 +184,11 @@ async fn strangers_are_rejected_and_have_no_effect() {
             &[0xff, 0xff, 0xff, 0xff, 1],
         ] {
             let mut stream = connect().await;
-            // It may hang up before it has read everything.
+            // The node may close the connection before it has read everything.
             let _: io::Result<()> = stream.write_all(bytes).await;
             let _: io::Result<()> = stream.shutdown().await;
             let said = heard(&mut stream).await;
-            assert!(
-                said.len() < 100,
-                "it says no more than that this is not TLS: {said:?}"
-            );
+            assert!(said.len() < 100, "it sends no more than a TLS alert: {said:?}");
         }
         // Silence.
         assert_eq!(heard(&mut connect().await).await, b"");
@@ -205,7 +205,7 @@ async fn strangers_are_rejected_and_have_no_effect() {
             ("expired", ca.stranger("expired", &expired)),
         ];
         for (what, tls) in &strangers {
-            // A caller is done with its side of the handshake before it hears that it is refused.
+            // The client completes its side of the handshake before it receives the rejection.
             if let Ok(mut stream) = tls.connect("localhost", connect().await).await {
                 assert_eq!(hello(&mut stream, 2, "test", None, *id).await, None, "{what}");
             }
@@ -213,7 +213,7 @@ async fn strangers_are_rejected_and_have_no_effect() {
         let theirs = other.peer("test", 2);
         assert!(theirs.connect(*id, connect().await).await.is_err());
 
-        // A node's certificate, and another node's name; and one of a node that is no member.
+        // A node's certificate with another node's name; and the certificate of a node that is not a member.
         let nine = ca.peer("test", 9);
         let mut stream = nine.connect(*id, connect().await).await.unwrap();
         assert_eq!(hello(&mut stream, 2, "test", None, *id).await, None);
@@ -224,7 +224,7 @@ async fn strangers_are_rejected_and_have_no_effect() {
         let reply = hello(&mut stream, 9, "test", Some(ClusterId([9; 16])), *id).await;
         assert!(matches!(reply, Some(HelloReply::Refused { .. })), "{reply:?}");
 
-        // It may be a node, and says nothing, or begins a frame that is larger than any hello, or none that is one.
+        // A node's certificate without a hello, with a frame larger than any hello, and with a frame that is no hello.
         let mut stream = nine.connect(*id, connect().await).await.unwrap();
         assert_eq!(heard(&mut stream).await, b"");
         for bytes in [
@@ -240,7 +240,7 @@ async fn strangers_are_rejected_and_have_no_effect() {
         replayed(&ca, *id, address).await;
     }
 
-    // The nodes look at what was said in tasks of their own.
+    // The nodes process the messages in tasks of their own.
     for said in [
         "it presented \\\"CN=orders\\\": its certificate names no node",
         "it is of cluster \\\"prod\\\"",
@@ -257,14 +257,10 @@ async fn strangers_are_rejected_and_have_no_effect() {
     }
     assert!(log.count("rejected a peer") >= before + 4 * addresses.len());
 
-    // Nothing else has happened.
+    // There was no other effect.
     assert_eq!(cluster.leader().await, leader);
     for id in 1..=3 {
-        assert_eq!(
-            cluster.node(id).status().term,
-            term,
-            "nobody has stood for election"
-        );
+        assert_eq!(cluster.node(id).status().term, term, "there was no election");
         let path = format!("/by-{id}");
         let created = cluster
             .node(id)
@@ -274,7 +270,7 @@ async fn strangers_are_rejected_and_have_no_effect() {
     cluster.stop_all().await;
 }
 
-/// Everything that a node has said in a conversation is said again: it is worth nothing.
+/// A replay of everything that a node has sent in a connection is rejected.
 async fn replayed(ca: &Ca, to: NodeId, address: &str) {
     let relay = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let place = relay.local_addr().unwrap();
@@ -304,7 +300,7 @@ async fn replayed(ca: &Ca, to: NodeId, address: &str) {
             .await
             .unwrap();
         let reply = hello(&mut stream, to % 3 + 1, "test", None, to).await;
-        // It has the right certificate, and not the data directory: it hears something.
+        // It has the right certificate and another data directory, so it gets a reply.
         assert!(reply.is_some());
         stream.shutdown().await.unwrap();
     };
@@ -317,7 +313,7 @@ async fn replayed(ca: &Ca, to: NodeId, address: &str) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let _: io::Result<()> = stream.write_all(&recorded).await;
     let _: io::Result<()> = stream.shutdown().await;
-    // What comes is the node's side of a handshake that cannot be finished: no reply to the hello is in it, or could be read.
+    // The node sends its side of a handshake that cannot be completed: it contains no reply to the hello.
     let said = heard(&mut stream).await;
     assert!(!said.is_empty());
     assert!(said.len() < 4096, "{}", said.len());

@@ -1,4 +1,4 @@
-//! A real disk with troubles that a test gives it: it is small, it takes long, or it does not answer.
+//! Real disk with injected faults: little space, slow syncs, or syncs that never end.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,7 @@ use raft_log::disk::{Disk, DiskFile, RealDisk};
 struct Troubles {
     /// Space of the disk; `None`: as much as the real disk has.
     capacity: Option<u64>,
-    /// The length of each file, which is all that counts.
+    /// Length of each file.
     lengths: BTreeMap<PathBuf, Arc<Mutex<u64>>>,
     delay: Duration,
     stalled: bool,
@@ -28,7 +28,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// The disk. Clones are the same.
+/// The disk. Clones share its state.
 #[derive(Clone, Default)]
 pub struct TroubledDisk {
     shared: Arc<Shared>,
@@ -41,13 +41,13 @@ impl Troubles {
 }
 
 impl TroubledDisk {
-    /// Sets the free space. Less than none makes no difference.
+    /// Sets the free space, at least 0.
     pub fn set_free(&self, bytes: u64) {
         let mut troubles = self.shared.troubles.lock();
         troubles.capacity = Some(troubles.used() + bytes);
     }
 
-    /// There is room for everything again.
+    /// Removes the bound of the space.
     pub fn make_room(&self) {
         self.shared.troubles.lock().capacity = None;
     }
@@ -62,7 +62,7 @@ impl TroubledDisk {
         self.shared.troubles.lock().delay = delay;
     }
 
-    /// Syncs do not end from now on, or do again.
+    /// Sets whether syncs hang.
     pub fn set_stalled(&self, stalled: bool) {
         self.shared.troubles.lock().stalled = stalled;
         self.shared.changed.notify_all();
@@ -150,7 +150,7 @@ impl DiskFile for TroubledFile {
         let mut troubles = self.disk.shared.troubles.lock();
         let end = offset + bytes.len() as u64;
         let growth = end.saturating_sub(*self.length.lock());
-        // What has its place on the disk can be written over however full it is.
+        // Allocated bytes can be overwritten on a full disk.
         if growth > 0
             && let Some(capacity) = troubles.capacity
             && troubles.used() + growth > capacity

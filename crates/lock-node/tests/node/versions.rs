@@ -1,4 +1,4 @@
-//! Clusters whose nodes run programs of several versions, as they do during an upgrade.
+//! Clusters whose nodes run several versions of the program, as during an upgrade.
 
 use lock_node::versions::{ProgramVersions, WireRange};
 use lock_node::{Node, NodeId};
@@ -20,7 +20,7 @@ fn versions_of(seen_by: &Node, member: NodeId) -> Option<ProgramVersions> {
 }
 
 #[tokio::test]
-async fn nodes_whose_versions_overlap_make_a_cluster_that_knows_them() {
+async fn nodes_with_overlapping_versions_form_a_cluster() {
     let ranges = [range(1, OWN), range(OWN, OWN + 2), range(OWN - 1, OWN + 1)];
     let mut cluster = Cluster::start_with(3, |config| {
         config.raft.wire = ranges[config.raft.node_id as usize - 1];
@@ -48,7 +48,7 @@ async fn nodes_whose_versions_overlap_make_a_cluster_that_knows_them() {
 }
 
 #[tokio::test]
-async fn a_cluster_is_upgraded_node_by_node_and_serves_meanwhile() {
+async fn rolling_upgrade_keeps_serving() {
     let old = range(OWN - 1, OWN);
     let new = range(OWN, OWN + 1);
     let mut cluster = Cluster::start_with(3, |config| config.raft.wire = old).await;
@@ -66,7 +66,7 @@ async fn a_cluster_is_upgraded_node_by_node_and_serves_meanwhile() {
         cluster.restart(id).await.unwrap();
         cluster.wait_ready().await;
     }
-    // A program that is one release too old is not accepted any more.
+    // A version that is one release too old is rejected.
     cluster.stop(3).await;
     cluster.configs.get_mut(&3).unwrap().raft.wire = range(OWN - 1, OWN - 1);
     cluster.restart(3).await.unwrap();
@@ -81,7 +81,7 @@ async fn a_cluster_is_upgraded_node_by_node_and_serves_meanwhile() {
     cluster.stop_all().await;
 }
 
-/// Sends a frame to where peers are listened for, and returns what is answered, as text.
+/// Sends a frame to a peer port, and returns the reply as text.
 async fn answer_to(peer: &str, message: &[u8]) -> String {
     let mut stream = TcpStream::connect(peer).await.unwrap();
     let mut frame = (message.len() as u32).to_le_bytes().to_vec();
@@ -94,10 +94,10 @@ async fn answer_to(peer: &str, message: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn a_caller_of_a_version_that_nobody_here_knows_is_told_so() {
+async fn unknown_version_gets_a_version_error() {
     let mut cluster = Cluster::start(1).await;
     let peer = cluster.configs[&1].raft.members[&1].peer.clone();
-    // Magic and versions are all that a program of the far future has in common with this one.
+    // A program of the far future has only the magic and the versions in common with this one.
     let mut hello = b"lockgate".to_vec();
     hello.extend([90, 99]);
     hello.extend(b"what follows is of another layout");

@@ -1,4 +1,4 @@
-//! Clients that watch at one node what happens at others.
+//! Watches at one node for changes that are made at others.
 
 use lock_node::znode_store::{Command, CreateMode, Identities, Request};
 use lock_node::{WatchKind, WatchLists, WatchesLost};
@@ -6,7 +6,7 @@ use lock_node::{WatchKind, WatchLists, WatchesLost};
 use crate::cluster::{Cluster, TIMEOUT, create, eventually, path, put, small_snapshots};
 
 #[tokio::test]
-async fn a_client_hears_at_any_node_what_happens_at_another() {
+async fn watch_fires_for_changes_at_another_node() {
     let mut cluster = Cluster::start(3).await;
     let (there, here) = (cluster.leader().await, cluster.follower().await);
     let session = cluster
@@ -42,7 +42,7 @@ async fn a_client_hears_at_any_node_what_happens_at_another() {
     ];
     assert_eq!(told, expected);
 
-    // The client moves to another node, and learns there of ends in the meantime.
+    // The client reconnects to another node, which reports the sessions that ended in the meantime.
     drop(client);
     let close = Request::anonymous(Command::CloseSession { session });
     cluster.node(here).propose(close).await.unwrap().outcome.unwrap();
@@ -63,7 +63,7 @@ async fn a_client_hears_at_any_node_what_happens_at_another() {
 }
 
 #[tokio::test]
-async fn a_client_of_a_node_that_catches_up_by_snapshot_misses_nothing() {
+async fn client_of_a_node_that_installs_a_snapshot_misses_nothing() {
     let mut cluster = Cluster::start_with(3, small_snapshots).await;
     let away = cluster.follower().await;
     cluster.stop(away).await;

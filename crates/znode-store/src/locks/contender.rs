@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_pleasant_to_read() {
+    fn record_is_written_as_readable_json() {
         assert_eq!(
             format!(
                 "{:?}",
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_of_what_cannot_be_upgraded_is_foreign() {
+    fn upgrade_of_another_mode_is_foreign() {
         for (mode, done) in [(LockMode::Exclusive, false), (LockMode::Upgradeable, true)] {
             let attempt = Attempt {
                 id: AttemptId(5),
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contender_that_stands_for_no_call_is_foreign() {
+    fn contender_without_a_request_is_foreign() {
         let mut record = record(LockMode::Exclusive, 1);
         record.released = core::mem::take(&mut record.attempts);
         foreign(

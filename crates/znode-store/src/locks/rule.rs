@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn one_upgradeable_among_those_who_share() {
+    fn one_upgradeable_holder_beside_shared_ones() {
         assert_eq!(holders(&[S, U, S, S]), 4);
         assert_eq!(holders(&[U, S, U, S]), 2);
         assert_eq!(holders(&[U, X]), 1);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_was_changed_counts_and_takes_nothing_back() {
+    fn changed_limit_applies_to_later_grants() {
         let all = [lease(2, 5), lease(2, 5), lease(1, 3)];
         assert_eq!(holders_after(&all, 2, Some(3)), 2, "4 of 3 are in use");
         assert_eq!(holders_after(&all[1..], 1, Some(3)), 2, "2 of 3 were in use");

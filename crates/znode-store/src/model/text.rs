@@ -1,4 +1,4 @@
-//! Texts: how serde gets them. They are looked at where they lie and copied once, for a text of its own only to be checked would be
+//! Deserialization of texts. A text is validated in the input buffer and copied once; a separate `String` for the validation would be
 //! an allocation in every command.
 
 use alloc::sync::Arc;
@@ -8,7 +8,7 @@ use core::fmt;
 use serde::Deserializer;
 use serde::de::{Error, Visitor};
 
-/// Reads a text, and makes of it what `make` does.
+/// Deserializes a text and converts it by `make`.
 pub(crate) fn read<'de, D, T, E>(deserializer: D, make: fn(&str) -> Result<T, E>) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -17,7 +17,7 @@ where
     deserializer.deserialize_str(Text { make })
 }
 
-/// Reads a text that is going to be shared. Most owners and notes are empty, and need no place of their own.
+/// Deserializes a shared text. Most owners and notes are empty, and need no allocation.
 pub(crate) fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
     read(deserializer, |text| {
         Ok::<_, Infallible>(match text {
@@ -43,7 +43,7 @@ impl<T, E: fmt::Display> Visitor<'_> for Text<T, E> {
     }
 }
 
-/// Implements serde for a type by its text and its `parse`.
+/// Implements serde for a type through its text and its `parse`.
 macro_rules! checked_text {
     ($type:ident) => {
         impl serde::Serialize for $type {

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_there_once_for_those_who_come_one_after_the_other() {
+    fn equal_names_share_one_allocation() {
         let mut sessions = Sessions::default();
         for (id, name) in [(1, "worker"), (2, "worker"), (3, "clerk"), (4, "clerk")] {
             open(&mut sessions, id, name);

@@ -51,7 +51,7 @@ fn a_late_release_takes_the_next_hold() {
 }
 
 #[test]
-fn an_expiry_of_a_deposed_leader_is_carried_out() {
+fn expiry_of_a_deposed_leader_is_applied() {
     let left = both(Bug::UnprovenLeader, || {
         let mut program = Program::with_sessions(1);
         program.expire_in_term(&[1], 0);
@@ -75,7 +75,7 @@ fn a_sequential_number_comes_again_after_a_snapshot() {
 }
 
 #[test]
-fn a_request_that_comes_again_is_carried_out_again() {
+fn repeated_request_is_applied_again() {
     let children = both(Bug::Repeated, || {
         let mut program = Program::with_sessions(0);
         for _ in 0..2 {
@@ -116,7 +116,7 @@ fn permits_of_ended_sessions_are_lost() {
 }
 
 #[test]
-fn a_reader_behind_a_writer_that_goes_is_let_in() {
+fn reader_behind_a_withdrawn_writer_is_granted() {
     let owners = both(Bug::OvertakingReader, || {
         let mut program = Program::with_sessions(3);
         program.acquire(1, LockMode::Exclusive);

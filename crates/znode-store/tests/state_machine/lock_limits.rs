@@ -99,7 +99,7 @@ fn wish(mode: LockMode, reentrant: bool) -> LockWish {
 }
 
 #[test]
-fn a_full_queue_takes_nobody_and_lets_all_in_at_once() {
+fn full_queue_rejects_and_is_granted_at_once() {
     let mut world = World::new();
     let (reader, writer) = (wish(LockMode::Shared, false), wish(LockMode::Exclusive, true));
     world.acquire(1, writer.clone(), true).unwrap();
@@ -168,7 +168,7 @@ fn a_full_queue_takes_nobody_and_lets_all_in_at_once() {
 }
 
 #[test]
-fn an_owner_enters_only_so_often() {
+fn reentrancy_count_is_bounded() {
     let mut world = World::new();
     for holds in 1..=MAX_HOLDS {
         let entered = world.acquire(1, wish(LockMode::Exclusive, true), true);
@@ -188,7 +188,7 @@ fn an_owner_enters_only_so_often() {
 }
 
 #[test]
-fn an_owner_goes_in_and_out_without_end() {
+fn reentrant_acquire_and_release_repeat_without_limit() {
     let mut world = World::new();
     world.acquire(1, wish(LockMode::Exclusive, true), true).unwrap();
     let holder = world.holder(0);

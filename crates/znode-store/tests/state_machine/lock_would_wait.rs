@@ -87,7 +87,7 @@ fn waits_are_predicted() {
 }
 
 #[test]
-fn a_reader_behind_a_writer_who_waits_is_told_so_and_one_among_readers_is_not() {
+fn reader_would_wait_behind_a_waiting_writer_only() {
     let mut world = World::new();
     assert_eq!(world.acquire(1, LockMode::Shared), (None, None));
     assert_eq!(world.acquire(2, LockMode::Shared), (None, None));
@@ -96,7 +96,7 @@ fn a_reader_behind_a_writer_who_waits_is_told_so_and_one_among_readers_is_not() 
 }
 
 #[test]
-fn a_semaphore_has_room_for_as_many_as_its_limit_says_also_if_that_is_not_named() {
+fn semaphore_without_a_named_limit_uses_the_present_one() {
     let mut world = World::new();
     let named = LockMode::Semaphore { limit: 2 };
     let in_force = LockMode::Semaphore { limit: 0 };

@@ -534,7 +534,7 @@ proptest! {
     #![proptest_config(cases(CASES))]
 
     #[test]
-    fn the_store_does_what_the_model_does(steps in vec(any::<u64>().prop_map(Seed), STEPS)) {
+    fn store_matches_the_model(steps in vec(any::<u64>().prop_map(Seed), STEPS)) {
         let mut world = World::new();
         for (n, step) in steps.iter().enumerate() {
             world.take(&step.step());

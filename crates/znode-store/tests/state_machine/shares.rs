@@ -636,7 +636,7 @@ fn the_list_of_locks_looks_only_where_its_caller_may_read() {
 }
 
 #[test]
-fn a_page_ends_where_the_look_ends_also_if_nothing_is_shown() {
+fn page_ends_at_the_bound_of_visited_items() {
     let mut world = with_many_locks(MAX_LOOKED_AT + 10);
     // Lists of their own keep the first locks from everybody else.
     for number in 0..MAX_LOOKED_AT + 5 {
@@ -695,7 +695,7 @@ fn the_graph_of_waits_looks_only_where_its_caller_may_read() {
 }
 
 #[test]
-fn a_long_queue_is_told_in_parts_of_the_graph_and_none_twice() {
+fn graph_of_a_long_queue_is_paged_without_duplicates() {
     let mut world = World::with_sessions(&[FIRST]);
     for _ in 0..1_251 {
         world.acquire(FIRST, "job", None);
@@ -831,7 +831,7 @@ fn version_of(outcome: &Outcome) -> i32 {
 }
 
 #[test]
-fn a_flood_of_requests_makes_nobody_elses_be_forgotten() {
+fn flood_of_requests_evicts_no_other_principals_requests() {
     for (rules, forgotten) in [(Rules::Current, false), (Rules::Former, true)] {
         let mut world = World::secured();
         let grants: &[(&str, &[Right])] = &[("/a", &[Right::Write])];
