@@ -355,6 +355,15 @@ const ENSEMBLE: Section = Section {
             example: None,
         },
         KnownDifference {
+            name: "tls-versions",
+            zookeeper: "TLS is 1.2 by default before version 3.9, and 1.3 since.",
+            lockgate: "TLS is 1.3, and 1.2 only at the port for ZooKeeper clients and if \
+                       `tls.zookeeper_oldest_version` is \"1.2\".",
+            reason: "TLS 1.2 shows client certificates to readers of the network. Older clients can be configured for 1.3, \
+                     or use the setting.",
+            example: None,
+        },
+        KnownDifference {
             name: "certificates",
             zookeeper: "TLS certificates may be of X.509 version 1.",
             lockgate: "Only version 3 is accepted. A node with another certificate does not start, and logs \
