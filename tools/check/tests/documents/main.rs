@@ -3,6 +3,8 @@
 //! A code span that is a path of a file or folder, such as `crates/raft-log/src/wal/writer.rs`, must lead somewhere. The code spans directly behind
 //! a path, separated by nothing but a space or a comma, name items that are defined in that file. On the pages about one operation every other
 //! name must at least occur in one of the files that the page names.
+//!
+//! A file may be abbreviated, such as `wal/writer.rs`: then it is the end of the path of a source file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,14 +32,14 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Collects all Markdown pages below a folder.
-fn collect(folder: &Path, pages: &mut Vec<PathBuf>) {
+/// Collects all files with an extension below a folder.
+fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of documents can be read") {
         let path = entry.expect("a folder of documents can be read").path();
         if path.is_dir() {
-            collect(&path, pages);
-        } else if path.extension().is_some_and(|extension| extension == "md") {
-            pages.push(path);
+            collect(&path, extension, files);
+        } else if path.extension().is_some_and(|found| found == extension) {
+            files.push(path);
         }
     }
 }
@@ -54,7 +56,7 @@ fn documents() -> Vec<PathBuf> {
     .iter()
     .map(|page| root().join(page))
     .collect();
-    collect(&root().join("docs"), &mut pages);
+    collect(&root().join("docs"), "md", &mut pages);
     pages
 }
 
@@ -160,6 +162,33 @@ fn named_files_and_items_exist() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+#[test]
+fn abbreviated_paths_are_the_ends_of_paths() {
+    let mut sources = Vec::new();
+    for folder in ["crates", "tools"] {
+        collect(&root().join(folder), "rs", &mut sources);
+    }
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for document in documents() {
+        let page = fs::read_to_string(&document).expect("a document is text");
+        let is_plain = |span: &&str| {
+            span.ends_with(".rs")
+                && span
+                    .chars()
+                    .all(|each| each.is_ascii_alphanumeric() || "/._-".contains(each))
+        };
+        for span in page.split('`').skip(1).step_by(2).filter(is_plain) {
+            count += 1;
+            if !sources.iter().any(|source| source.ends_with(span)) {
+                faults.push(format!("{}: no source file is {span}", document.display()));
+            }
+        }
+    }
+    assert!(count > 300, "only {count} files were found");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 /// Names on the pages about one operation that clients see, and that are not in the sources that these pages name.
 const NAMES_OF_CLIENTS: [&str; 5] = [
     "ConnectionLoss",
@@ -173,7 +202,7 @@ const NAMES_OF_CLIENTS: [&str; 5] = [
 fn pages_about_an_operation_name_only_items_of_the_files_that_they_name() {
     let mut faults = Vec::new();
     let mut pages = Vec::new();
-    collect(&root().join("docs/internals/architecture"), &mut pages);
+    collect(&root().join("docs/internals/architecture"), "md", &mut pages);
     for document in &pages {
         let page = fs::read_to_string(document).expect("a document is text");
         let named = references(&page)
