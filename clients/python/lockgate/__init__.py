@@ -14,9 +14,10 @@ from ._core import Wanted
 from ._faces import Znode
 from ._life import ReleaseRequest
 from ._sync import Election, Gate, Leadership, Lease, Lock
+from ._version import VERSION
 from .errors import GateClosed, LockgateError, LockLost, Loss, NotAcquired, OutcomeUnknown, Refused, Unavailable
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 #: One of several locks, for `Gate.locks`: `want("a", mode="shared")`.
 want = Wanted.one

@@ -20,9 +20,7 @@ Undo = Callable[[Any], Awaitable[None]]
 class Acquire:
     """Call that may wait. `wait` is in seconds; 0 tries, `None` waits until the session ends. `undo` gives back what nobody wants."""
 
-    def __init__(
-        self, servers: Servers, life: Optional[Life], path: str, body: Dict[str, Any], wait: Optional[float], undo: Undo
-    ) -> None:
+    def __init__(self, servers: Servers, life: Optional[Life], path: str, body: Dict[str, Any], wait: Optional[float], undo: Undo) -> None:
         self.servers = servers
         self.life = life
         self.path = path
@@ -149,9 +147,7 @@ class Acquire:
             while not (self.life and self.life.loss()):
                 server = self.servers.current
                 try:
-                    granted = await asyncio.wait_for(
-                        self.servers.send(server, self._next()), self.servers.answer_within
-                    )
+                    granted = await asyncio.wait_for(self.servers.send(server, self._next()), self.servers.answer_within)
                     await self.undo(granted)
                     return
                 except Refused:
@@ -179,8 +175,8 @@ async def explained(life: Life, holder: str, error: LockgateError) -> LockgateEr
         return LockLost(loss)
     if not (isinstance(error, Refused) and error.code == "not_holder"):
         return error
-    from .errors import Loss
     from ._session import TOLD_WITHIN
+    from .errors import Loss
 
     until = time.monotonic() + (TOLD_WITHIN if life.followed else 0)
     while life.why_gone(holder) is None and time.monotonic() < until:

@@ -22,7 +22,7 @@ from ._http import Http
 from ._life import Hold, Margin
 from ._servers import Servers, Token, call, request_id, segment
 from ._session import Session
-from .errors import GateClosed, LockgateError, LockLost, Loss, NotAcquired, Refused
+from .errors import GateClosed, LockgateError, LockLost, Loss, Refused
 
 log = logging.getLogger("lockgate")
 
@@ -57,7 +57,7 @@ class Options:
     traceparent: Union[str, Callable[[], Optional[str]], None] = None
     #: called after each request with operation, outcome and seconds
     on_request: Optional[Callable[[str, str, float], None]] = None
-    margin: Margin = Margin()
+    margin: Margin = field(default_factory=Margin)
     connect_timeout: float = 2.0
 
 
@@ -139,7 +139,7 @@ class Core:
             options = self.options
             http = self._transport or Http(options.connect_timeout, self._tls())
             traceparent = options.traceparent
-            trace = traceparent if callable(traceparent) else lambda: traceparent  # type: ignore[return-value]
+            trace = traceparent if callable(traceparent) else lambda: traceparent
             self._servers = Servers(http, self.addresses, options.patience, options.token, trace, self._observe)
         return self._servers
 

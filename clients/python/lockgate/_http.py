@@ -107,9 +107,7 @@ class Http:
     async def _connect(self, server: str) -> _Connection:
         host, _, port = server.rpartition(":")
         host = host.strip("[]")
-        opening = asyncio.open_connection(
-            host, int(port), ssl=self.tls, server_hostname=host if self.tls else None, limit=_MAX_HEAD_BYTES
-        )
+        opening = asyncio.open_connection(host, int(port), ssl=self.tls, server_hostname=host if self.tls else None, limit=_MAX_HEAD_BYTES)
         try:
             return _Connection(*await asyncio.wait_for(opening, self.connect_timeout))
         except asyncio.TimeoutError:

@@ -66,15 +66,15 @@ class Hold:
         self.request: Optional[ReleaseRequest] = None
         self._told: Optional[float] = None
         self._loss: Optional[Loss] = None
-        self._on_lost: List[Callable[[Loss], None]] = []
-        self._on_request: List[Callable[[ReleaseRequest], None]] = []
+        self._on_lost: List[Callable[[Loss], object]] = []
+        self._on_request: List[Callable[[ReleaseRequest], object]] = []
 
     def loss(self) -> Optional[Loss]:
         """Returns why the lock is lost, as of this moment. The clock decides, whether or not a heartbeat has noticed."""
         self.life.loss()
         return self._loss
 
-    def on_lost(self, callback: Callable[[Loss], None]) -> None:
+    def on_lost(self, callback: Callable[[Loss], object]) -> None:
         """Calls back at the loss, from any thread; at once if it is lost already."""
         with self.life.lock:
             if self._loss is None:
@@ -82,7 +82,7 @@ class Hold:
                 return
         callback(self._loss)
 
-    def on_request(self, callback: Callable[[ReleaseRequest], None]) -> None:
+    def on_request(self, callback: Callable[[ReleaseRequest], object]) -> None:
         """Calls back at each release request; at once if there is one."""
         with self.life.lock:
             self._on_request.append(callback)
@@ -91,7 +91,7 @@ class Hold:
             callback(request)
 
 
-_Calls = List[Callable[[], None]]
+_Calls = List[Callable[[], object]]
 
 
 class Life:

@@ -173,9 +173,7 @@ class Servers:
         began, outcome = time.monotonic(), "ok"
         try:
             headers = await self.headers(request)
-            answer = await self.http.send(
-                server.address, Request(request.method, request.path, request.body, headers)
-            )
+            answer = await self.http.send(server.address, Request(request.method, request.path, request.body, headers))
             return judge(server.address, answer)
         except (NotExecuted, NotSent) as error:
             outcome = "unavailable"

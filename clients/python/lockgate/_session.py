@@ -47,9 +47,7 @@ class Session:
         self._beats = {asyncio.ensure_future(self._keep_alive()), asyncio.ensure_future(self._follow())}
 
     @classmethod
-    async def open(
-        cls, servers: Servers, ttl: float, name: Optional[str], margin: Margin, at_leader: bool
-    ) -> "Session":
+    async def open(cls, servers: Servers, ttl: float, name: Optional[str], margin: Margin, at_leader: bool) -> "Session":
         """Opens a session. The time of its TTL is counted from before the first attempt that may have opened it."""
         body: Dict[str, Any] = {"ttl_ms": round(ttl * 1000), "request_id": request_id()}
         if name:

@@ -218,15 +218,11 @@ class Gate(GateBase):
         """Returns a lock for reading now and possibly writing later (`upgrade()`)."""
         return self.lock(name, wait, mode="upgradeable", **options)
 
-    def semaphore(
-        self, name: str, limit: Optional[int] = None, permits: int = 1, wait: Optional[float] = None, note: Optional[str] = None
-    ) -> Lock:
+    def semaphore(self, name: str, limit: Optional[int] = None, permits: int = 1, wait: Optional[float] = None, note: Optional[str] = None) -> Lock:
         """Returns a semaphore with `limit` permits in all (`None`: as it is set), of which it takes `permits`."""
         return Lock(self._core, Wanted.one(name, "semaphore", limit, permits, note=note), wait)
 
-    def locks(
-        self, *names: Union[str, Wanted], wait: Optional[float] = None, owner: Optional[str] = None, note: Optional[str] = None
-    ) -> Lock:
+    def locks(self, *names: Union[str, Wanted], wait: Optional[float] = None, owner: Optional[str] = None, note: Optional[str] = None) -> Lock:
         """Returns several locks, all or none. Callers that want some of the same cannot deadlock."""
         return Lock(self._core, many(names, owner, note), wait)
 
@@ -267,9 +263,7 @@ class Gate(GateBase):
         """Takes a lock from its holders by force. They learn of it, but may be in the middle of a step."""
         _run(self._core.break_lock(lock, reason, holder))
 
-    def create(
-        self, path: str, data: Union[str, bytes] = b"", mode: str = "persistent", ttl: Optional[float] = None, parents: bool = False
-    ) -> str:
+    def create(self, path: str, data: Union[str, bytes] = b"", mode: str = "persistent", ttl: Optional[float] = None, parents: bool = False) -> str:
         """Creates a znode, and returns its path. Ephemeral ones live as long as the session of this gate."""
         return _run(self._core.create(path, data, mode, ttl, parents))
 

@@ -153,9 +153,7 @@ class Lock(Grant):
             hold.on_lost(_in_loop(block.interrupt))
         return self
 
-    async def __aexit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
+    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         block = self._blocks.pop()
         block.left = True
         by_loss = isinstance(error, asyncio.CancelledError) and block.is_own_cancellation()
@@ -271,15 +269,11 @@ class Gate(GateBase):
         """Returns a lock for reading now and possibly writing later (`upgrade()`)."""
         return self.lock(name, wait, mode="upgradeable", **options)
 
-    def semaphore(
-        self, name: str, limit: Optional[int] = None, permits: int = 1, wait: Optional[float] = None, note: Optional[str] = None
-    ) -> Lock:
+    def semaphore(self, name: str, limit: Optional[int] = None, permits: int = 1, wait: Optional[float] = None, note: Optional[str] = None) -> Lock:
         """Returns a semaphore with `limit` permits in all (`None`: as it is set), of which it takes `permits`."""
         return Lock(self._core, Wanted.one(name, "semaphore", limit, permits, note=note), wait)
 
-    def locks(
-        self, *names: Union[str, Wanted], wait: Optional[float] = None, owner: Optional[str] = None, note: Optional[str] = None
-    ) -> Lock:
+    def locks(self, *names: Union[str, Wanted], wait: Optional[float] = None, owner: Optional[str] = None, note: Optional[str] = None) -> Lock:
         """Returns several locks, all or none. Callers that want some of the same cannot deadlock."""
         return Lock(self._core, many(names, owner, note), wait)
 
@@ -342,9 +336,7 @@ class Gate(GateBase):
         """Returns the names of the children."""
         return await _run(self._core.children(path))
 
-    async def watch(
-        self, path: str, kind: str = "data", timeout: Optional[float] = None, since: Optional[int] = None
-    ) -> Optional[Json]:
+    async def watch(self, path: str, kind: str = "data", timeout: Optional[float] = None, since: Optional[int] = None) -> Optional[Json]:
         """Waits for one change: of `data`, `children`, or whether it `exists`. `since` is the `zxid` of an earlier read, after which no change
         is missed. Returns `None` when the time is over."""
         return await _run(self._core.watch(path, kind, timeout, since))

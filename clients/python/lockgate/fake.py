@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from . import aio
@@ -91,7 +91,12 @@ class FakeCluster:
 
     def break_lock(self, name: str, reason: str = "") -> None:
         """Takes a lock from its holders."""
-        self._in_loop(lambda: [self._end(each, "broken", "test", reason) for each in list(self._holders.get(name, []))])
+
+        def break_all() -> None:
+            for each in list(self._holders.get(name, [])):
+                self._end(each, "broken", "test", reason)
+
+        self._in_loop(break_all)
 
     def request_release(self, name: str, reason: str = "") -> None:
         """Asks the holders of a lock to release it."""
@@ -99,9 +104,14 @@ class FakeCluster:
 
     def expire_sessions(self) -> None:
         """Ends all sessions, as if no heartbeat had arrived for their TTL."""
-        self._in_loop(lambda: [self._end_session(each, "session_expired") for each in list(self._sessions)])
 
-    def _in_loop(self, function: Any) -> None:
+        def expire_all() -> None:
+            for each in list(self._sessions):
+                self._end_session(each, "session_expired")
+
+        self._in_loop(expire_all)
+
+    def _in_loop(self, function: Callable[[], None]) -> None:
         async def run() -> None:
             function()
             self._grant()

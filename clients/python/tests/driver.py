@@ -65,12 +65,8 @@ class Driver:
     def note(self, name: str, lock: Any) -> Json:
         """Names a grant, and reports its loss and release requests."""
         self.grants[name] = lock
-        lock.on_lost(
-            lambda loss: say({"event": "lost", "as": name, "reason": loss.reason, "by": loss.by, "detail": loss.detail})
-        )
-        lock.on_release_request(
-            lambda asked: say({"event": "release_requested", "as": name, "by": asked.by, "reason": asked.reason})
-        )
+        lock.on_lost(lambda loss: say({"event": "lost", "as": name, "reason": loss.reason, "by": loss.by, "detail": loss.detail}))
+        lock.on_release_request(lambda asked: say({"event": "release_requested", "as": name, "by": asked.by, "reason": asked.reason}))
         hold = lock.holds[0]
         return {"fencing_token": lock.token, "holder": hold.holder, "mode": hold.mode}
 
@@ -310,7 +306,7 @@ class Driver:
 
     async def do_guarded_set(self, path: str, data: str, **options: Any) -> None:
         lock = self.grants[options["as"]]
-        gate = next(gate for gate in self.gates.values() if gate._core is lock._core)
+        gate: Any = next(gate for gate in self.gates.values() if gate._core is lock._core)
         await self.run(gate.transaction, [{"set": {"path": path, "data": data}}], [lock])
 
     async def do_fake_break(self, client: str, lock: str, reason: str) -> None:
@@ -335,7 +331,7 @@ class Ending:
     """Order to end a block."""
 
     def __init__(self, event: Any = None) -> None:
-        self.event = event or threading.Event()
+        self.event: Any = event or threading.Event()
         self.error: Optional[str] = None
 
     def end(self, error: Optional[str]) -> None:
