@@ -348,10 +348,10 @@ def grant_in_the_moment_of_giving_up_is_given_back(t):
 @behaviour(7)
 def dead_servers_are_passed_over(t):
     dead = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-    for _ in range(3):
+    for number in range(3):
         d = t.client(servers=[*dead, t.cluster.servers[2]])
         began = time.monotonic()
-        d.do("acquire", client="c", as_="h", lock=t.name(), wait_ms=0)
+        d.do("acquire", client="c", as_="h", lock=t.name(str(number)), wait_ms=0)
         check(time.monotonic() - began < 5, "it took too long")
 
 

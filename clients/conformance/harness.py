@@ -59,15 +59,12 @@ class Cluster:
         self.servers = [address for _, address in sorted(found)]
         if "--tls" in options:
             self.tls = ssl.create_default_context(cafile=str(self.ca_file))
-            cert = next(self.directory.rglob("admin*.pem"), None)
-            if cert and cert.with_suffix(".key").exists():
-                self.tls.load_cert_chain(cert, cert.with_suffix(".key"))
         if "--secure" in options:
             self.admin_token = (self.directory / "admin.token").read_text().strip()
 
     @property
     def ca_file(self):
-        return next(path for path in self.directory.rglob("ca*") if path.suffix in (".pem", ".crt"))
+        return self.directory / "ca.pem"
 
     def up(self, *options):
         """Starts the nodes that do not run."""

@@ -447,7 +447,7 @@ class Core:
 
     async def set(self, path: str, data: Union[str, bytes], version: Optional[int]) -> Json:
         body = {**_data(data), "request_id": request_id()}
-        stat: Json = await self.servers.ask(call("PUT", _znode(path) + _query(version=version), body))
+        stat: Json = (await self.servers.ask(call("PUT", _znode(path) + _query(version=version), body)))["stat"]
         return stat
 
     async def delete(self, path: str, version: Optional[int], recursive: bool = False) -> None:

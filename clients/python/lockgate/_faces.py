@@ -34,7 +34,7 @@ class Znode:
     def of(cls, path: str, found: Json) -> "Znode":
         data = found.get("data")
         raw = base64.b64decode(found["data_base64"]) if data is None and found.get("data_base64") else None
-        stat = found.get("stat", found)
+        stat = found["stat"]
         return cls(path, raw if data is None else str(data).encode(), stat["version"], stat["mzxid"], stat)
 
 

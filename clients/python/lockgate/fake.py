@@ -393,7 +393,7 @@ class FakeCluster:
 
     def _stat(self, path: str) -> Json:
         znode = self._znodes[path]
-        return {"version": znode["version"], "mzxid": znode["mzxid"], "pzxid": znode["mzxid"]}
+        return {"stat": {"version": znode["version"], "mzxid": znode["mzxid"], "pzxid": znode["mzxid"]}}
 
     def _create(self, body: Json) -> Json:
         path, mode = body["path"], body.get("mode", "persistent")
