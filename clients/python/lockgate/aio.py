@@ -1,0 +1,357 @@
+"""Gate for asyncio, with the names of [`lockgate`][lockgate]. Requests and heartbeats run on the engine's thread, so a task that blocks the
+program's loop delays no heartbeat.
+
+    from lockgate.aio import Gate
+
+    async with Gate(["127.0.0.1:7401"]) as gate, gate.lock("orders/42", wait=10) as lock:
+        print(lock.token)
+
+At a loss the task in the block is cancelled, and the block ends with [`LockLost`][lockgate.LockLost]."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import TracebackType
+from typing import Any, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, List, Mapping, Optional, Sequence, Type, TypeVar, Union
+
+from ._core import Wanted
+from ._engine import Call
+from ._faces import GateBase, Grant, Json, Znode, many
+from ._life import Hold, ReleaseRequest
+from .errors import LockgateError, LockLost, Loss, NotAcquired
+
+T = TypeVar("T")
+log = logging.getLogger("lockgate")
+
+
+async def _run(coroutine: Coroutine[Any, Any, T], undo: Optional[Callable[[T], Awaitable[None]]] = None) -> T:
+    return await Call(coroutine, undo).wait()
+
+
+def _in_loop(callback: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """Callbacks run in the loop of the program."""
+    loop = asyncio.get_running_loop()
+
+    def notify(news: Any) -> None:
+        try:
+            loop.call_soon_threadsafe(callback, news)
+        except RuntimeError:
+            log.debug("the loop is closed: nobody hears of %s", news)
+
+    return notify
+
+
+class _Block:
+    """Task in an `async with` block, which is cancelled when the lock is lost."""
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a block needs a task")
+        self.task = task
+        self.left = False
+        self.interrupted = False
+
+    def interrupt(self, _: Loss) -> None:
+        # The task awaits something in its block, so the cancellation arrives there.
+        if not self.left and not self.interrupted:
+            self.interrupted = True
+            self.task.cancel()
+
+    def is_own_cancellation(self) -> bool:
+        """Whether the task is cancelled because of the loss, and by nobody else."""
+        if not self.interrupted:
+            return False
+        uncancel = getattr(self.task, "uncancel", None)
+        return uncancel is None or uncancel() == 0
+
+
+class Lock(Grant):
+    """Lock of a [`Gate`][lockgate.aio.Gate], for `async with`, or with the methods of `asyncio.Lock`."""
+
+    #: set when the latest grant is lost
+    lost: asyncio.Event
+    _blocks: List[_Block]
+
+    async def acquire(self, blocking: bool = True, timeout: Optional[float] = None) -> bool:
+        """Acquires the lock. Returns `False` if it was not free in time. Without `timeout` the `wait` of the lock counts; -1 is for ever.
+        Cancelled, it leaves the queue."""
+        try:
+            await self._acquire(self._time(blocking, timeout))
+        except NotAcquired:
+            return False
+        return True
+
+    async def _acquire(self, wait: Optional[float]) -> None:
+        self._hold(await _run(self._granted(wait), self._core.release))
+
+    def _granted(self, wait: Optional[float]) -> Coroutine[Any, Any, List[Hold]]:
+        return self._core.acquire(self._wanted, wait)
+
+    def _hold(self, holds: List[Hold]) -> None:
+        lost = self.lost = asyncio.Event()
+        self._entered(holds)
+        for hold in holds:
+            hold.on_lost(_in_loop(lambda _: lost.set()))
+            for told in self._on_lost:
+                hold.on_lost(_in_loop(told))
+            for asked in self._on_request:
+                hold.on_request(_in_loop(asked))
+
+    async def release(self) -> None:
+        """Releases the latest grant. Released twice, nothing happens; [`LockLost`][lockgate.LockLost] if it was lost before."""
+        holds = self._take()
+        if holds:
+            # Cancelled, it is released all the same.
+            await asyncio.shield(asyncio.ensure_future(_run(self._core.release(holds))))
+
+    def on_lost(self, callback: Callable[[Loss], Any]) -> None:
+        """Calls back, in this loop, when this grant or a later one is lost."""
+        self._on_lost.append(callback)
+        for hold in self._last:
+            hold.on_lost(_in_loop(callback))
+
+    def on_release_request(self, callback: Callable[[ReleaseRequest], Any]) -> None:
+        """Calls back, in this loop, when another caller asks for the lock."""
+        self._on_request.append(callback)
+        for hold in self._last:
+            hold.on_request(_in_loop(callback))
+
+    async def locked(self) -> bool:
+        """Whether anybody holds the lock. Asks the cluster."""
+        found = [await _run(self._core.inspect(lock["name"])) for lock in self._wanted.locks]
+        return any(each["holders"] for each in found)
+
+    async def verify(self) -> bool:
+        """Whether the cluster knows this grant as held at this moment."""
+        return all([await _run(self._core.is_held(hold.lock, hold.token)) for hold in self._last])
+
+    async def extend(self) -> None:
+        """Renews the session now. It is renewed in the background anyway."""
+        await _run(self._core.extend(self._last[0]))
+
+    async def upgrade(self, wait: Optional[float] = None) -> int:
+        """Makes an upgradeable lock exclusive, and returns its new fencing token."""
+        await _run(self._core.upgrade(self._last[0], wait))
+        return self.token
+
+    async def downgrade(self, mode: str = "shared") -> int:
+        """Makes the lock `shared` or `upgradeable`, without a gap."""
+        await _run(self._core.downgrade(self._last[0], mode))
+        return self.token
+
+    async def reply_release(self, answer: str) -> None:
+        """Answers a release request."""
+        await _run(self._core.reply_release(self._last[0], answer))
+
+    async def __aenter__(self: "L") -> "L":
+        block = _Block()
+        await self._acquire(self._wait)
+        self._blocks = [*getattr(self, "_blocks", []), block]
+        for hold in self._last:
+            hold.on_lost(_in_loop(block.interrupt))
+        return self
+
+    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+        block = self._blocks.pop()
+        block.left = True
+        by_loss = isinstance(error, asyncio.CancelledError) and block.is_own_cancellation()
+        loss = self.loss
+        try:
+            await self.release()
+        except LockgateError as failed:
+            if error is None:
+                raise
+            log.warning("the lock %s, at the end of a block that failed: %s", self.name, failed)
+        if by_loss and loss is not None:
+            raise LockLost(loss) from None
+
+
+L = TypeVar("L", bound=Lock)
+
+
+class Leadership(Lock):
+    """Candidate of an election: `async with` waits until it leads, and resigns at the end."""
+
+    def __init__(self, election: "Election", candidate: str, wait: Optional[float]) -> None:
+        super().__init__(election._gate._core, Wanted.one(election.name, note=candidate), wait)
+        self.candidate = candidate
+
+    def _granted(self, wait: Optional[float]) -> Coroutine[Any, Any, List[Hold]]:
+        return self._core.campaign(self.name, self.candidate, wait)
+
+    campaign = Lock.acquire
+    resign = Lock.release
+
+    async def hand_over(self, to: str) -> None:
+        """Resigns in favour of a waiting candidate, who leads next. `ValueError` if nobody of that name waits."""
+        await _run(self._core.hand_over(self.name, self._last[0], to))
+        self._take()
+
+
+class Election:
+    """Election among the candidates that name the same lock."""
+
+    def __init__(self, gate: "Gate", name: str) -> None:
+        self._gate = gate
+        self.name = name
+
+    def candidate(self, candidate: str, wait: Optional[float] = None) -> Leadership:
+        """Returns a candidate, which takes part by `async with` or `campaign()`."""
+        return Leadership(self, candidate, wait)
+
+    async def leader(self) -> Optional[str]:
+        """Returns the candidate that leads."""
+        return await _run(self._gate._core.leader(self.name))
+
+    async def observe(self) -> AsyncIterator[Optional[str]]:
+        """Yields the leader, and every later one."""
+        leads, known = None, False
+        while True:
+            leads, known = await _run(self._gate._core.next_leader(self.name, leads, known)), True
+            yield leads
+
+
+class Lease:
+    """Lock with a time to live of its own, which any process can renew and release by `text`. Whoever knows the text may do so."""
+
+    def __init__(self, gate: "Gate", text: str, token: Optional[int] = None, expires_in: Optional[float] = None) -> None:
+        self._core = gate._core
+        self.text = text
+        self.token = token
+        self.expires_in = expires_in
+
+    async def renew(self, ttl: Optional[float] = None) -> float:
+        """Renews it for `ttl` seconds, or for the time of before. Returns the seconds that are left."""
+        renewed = await _run(self._core.lease_renew(self.text, ttl))
+        self.token, self.expires_in = renewed["fencing_token"], renewed["expires_in_ms"] / 1000
+        return self.expires_in
+
+    async def release(self) -> None:
+        """Releases the lock. May be repeated."""
+        await _run(self._core.lease_release(self.text))
+
+    async def inspect(self) -> Json:
+        """Returns lock, fencing token, time that is left, and metadata."""
+        return await _run(self._core.lease_get(self.text))
+
+    async def __aenter__(self) -> "Lease":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.release()
+
+
+class Gate(GateBase):
+    """Access to the locks of a cluster, as [`lockgate.Gate`][lockgate.Gate]. It may be made before the loop runs."""
+
+    def lock(
+        self,
+        name: str,
+        wait: Optional[float] = None,
+        *,
+        owner: Optional[str] = None,
+        note: Optional[str] = None,
+        lock_delay: Optional[float] = None,
+        max_hold: Optional[float] = None,
+        mode: str = "exclusive",
+    ) -> Lock:
+        """Returns an exclusive lock. `wait`: `None` for ever, 0 to try. With an `owner`, the same owner may acquire it again."""
+        wanted = Wanted.one(name, mode, owner=owner, note=note, lock_delay=lock_delay, max_hold=max_hold)
+        return Lock(self._core, wanted, wait)
+
+    def shared(self, name: str, wait: Optional[float] = None, **options: Any) -> Lock:
+        """Returns a shared lock: any number of holders, none of them exclusive."""
+        return self.lock(name, wait, mode="shared", **options)
+
+    def upgradeable(self, name: str, wait: Optional[float] = None, **options: Any) -> Lock:
+        """Returns a lock for reading now and possibly writing later (`upgrade()`)."""
+        return self.lock(name, wait, mode="upgradeable", **options)
+
+    def semaphore(self, name: str, limit: Optional[int] = None, permits: int = 1, wait: Optional[float] = None, note: Optional[str] = None) -> Lock:
+        """Returns a semaphore with `limit` permits in all (`None`: as it is set), of which it takes `permits`."""
+        return Lock(self._core, Wanted.one(name, "semaphore", limit, permits, note=note), wait)
+
+    def locks(self, *names: Union[str, Wanted], wait: Optional[float] = None, owner: Optional[str] = None, note: Optional[str] = None) -> Lock:
+        """Returns several locks, all or none. Callers that want some of the same cannot deadlock."""
+        return Lock(self._core, many(names, owner, note), wait)
+
+    def election(self, name: str) -> Election:
+        """Returns an election."""
+        return Election(self, name)
+
+    async def lease(
+        self,
+        name: str,
+        ttl: float,
+        wait: Optional[float] = 0,
+        *,
+        note: Optional[str] = None,
+        min_hold: Optional[float] = None,
+        max_hold: Optional[float] = None,
+        metadata: Optional[str] = None,
+    ) -> Lease:
+        """Acquires a lock for `ttl` seconds, without a session. Nothing renews it but `Lease.renew`."""
+        extra = {"metadata": metadata, "min_hold_ms": None if min_hold is None else round(min_hold * 1000)}
+        core, wanted = self._core, Wanted.one(name, note=note, max_hold=max_hold)
+        granted = await _run(core.lease_acquire(wanted, ttl, wait, extra), lambda late: core.lease_release(late["lease"]))
+        return Lease(self, granted["lease"], granted["fencing_token"], granted["expires_in_ms"] / 1000)
+
+    def resume_lease(self, text: str) -> Lease:
+        """Returns the lease that another process has written down."""
+        return Lease(self, text)
+
+    async def inspect(self, lock: str) -> Json:
+        """Returns who holds a lock, and who waits for it."""
+        return await _run(self._core.inspect(lock))
+
+    async def request_release(self, lock: str, reason: str) -> None:
+        """Asks the holders of a lock to release it."""
+        await _run(self._core.request_release(lock, reason))
+
+    async def break_lock(self, lock: str, reason: str, holder: Optional[str] = None) -> None:
+        """Takes a lock from its holders by force. They learn of it, but may be in the middle of a step."""
+        await _run(self._core.break_lock(lock, reason, holder))
+
+    async def create(
+        self, path: str, data: Union[str, bytes] = b"", mode: str = "persistent", ttl: Optional[float] = None, parents: bool = False
+    ) -> str:
+        """Creates a znode, and returns its path. Ephemeral ones live as long as the session of this gate."""
+        return await _run(self._core.create(path, data, mode, ttl, parents))
+
+    async def get(self, path: str) -> Znode:
+        """Reads a znode."""
+        return Znode.of(path, await _run(self._core.get(path)))
+
+    async def set(self, path: str, data: Union[str, bytes], version: Optional[int] = None) -> int:
+        """Replaces the data, if it has this version, and returns the new one."""
+        return int((await _run(self._core.set(path, data, version)))["version"])
+
+    async def delete(self, path: str, version: Optional[int] = None, recursive: bool = False) -> None:
+        """Deletes a znode."""
+        await _run(self._core.delete(path, version, recursive))
+
+    async def children(self, path: str) -> List[str]:
+        """Returns the names of the children."""
+        return await _run(self._core.children(path))
+
+    async def watch(self, path: str, kind: str = "data", timeout: Optional[float] = None, since: Optional[int] = None) -> Optional[Json]:
+        """Waits for one change: of `data`, `children`, or whether it `exists`. `since` is the `zxid` of an earlier read, after which no change
+        is missed. Returns `None` when the time is over."""
+        return await _run(self._core.watch(path, kind, timeout, since))
+
+    async def transaction(self, operations: Iterable[Mapping[str, Any]], while_held: Sequence[Lock] = ()) -> List[Json]:
+        """Applies all operations (as in the HTTP API) or none; with `while_held`, only while these locks are held."""
+        holds = [hold for lock in while_held for hold in lock.holds]
+        return await _run(self._core.transaction([dict(operation) for operation in operations], holds))
+
+    async def close(self) -> None:
+        """Closes the session: its locks are free at once. Done at the end of the program too."""
+        await _run(self._core.close())
+
+    async def __aenter__(self) -> "Gate":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
