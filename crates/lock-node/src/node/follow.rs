@@ -6,7 +6,8 @@ use znode_store::{SessionFate, SessionId, Store};
 use super::Node;
 use crate::session_stream::{FollowError, SessionStream, StreamLook};
 use observers::event_feed::{FeedEvent, FeedPage, TooManyFeedSubscribers};
-use observers::session_events::{EventPosition, SessionEventCounts};
+use observers::journal::EventPosition;
+use observers::session_events::SessionEventCounts;
 
 impl Node {
     /// Begins a stream of a session's events: from now on, or after the last event that was delivered here or at another node. `look` reads
@@ -32,7 +33,7 @@ impl Node {
     }
 
     /// Subscribes to the events of all locks and sessions. The receiver changes when there may be new events; read them with
-    /// [`Node::happenings`].
+    /// [`Node::feed_events`].
     pub fn subscribe_feed(&self) -> Result<watch::Receiver<u64>, TooManyFeedSubscribers> {
         self.inner.replica.observers.feed.subscribe()
     }
@@ -48,8 +49,8 @@ impl Node {
     ) -> T {
         // With the state locked no command is half told.
         self.read(|store| {
-            let happenings = self.inner.replica.observers.feed.after(after, count, is_meant);
-            look(store, happenings)
+            let page = self.inner.replica.observers.feed.after(after, count, is_meant);
+            look(store, page)
         })
     }
 
