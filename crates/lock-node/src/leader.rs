@@ -599,7 +599,6 @@ mod tests {
     use crate::config::NodeConfig;
     use crate::envelope::Origin;
     use crate::runtime_config::RuntimeConfig;
-    use observers::history_channel::HoldEventSender;
     use observers::{Observers, ObserversConfig};
 
     const FEW: Limits = Limits {
@@ -611,7 +610,7 @@ mod tests {
 
     fn replica() -> Arc<Replica> {
         let origin = Origin { node: 1, boot: 7 };
-        let observers = Observers::new(&ObserversConfig::default(), HoldEventSender::default(), 1);
+        let observers = Observers::new(&ObserversConfig::default(), 1);
         Arc::new(Replica::new(origin, observers, mpsc::unbounded_channel().0))
     }
 

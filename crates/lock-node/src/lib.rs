@@ -110,10 +110,9 @@ pub use observers::event_feed::{
     FeedEvent, FeedEventKind, FeedPage, MAX_FEED_EVENTS, MAX_FEED_SUBSCRIBERS, TooManyFeedSubscribers,
 };
 pub use observers::history::{HistoryEntry, LockHistory};
+pub use observers::journal::{EventPosition, NoPosition};
 pub use observers::notifier::{ArmedWatches, GrantWait, NotArmed, WaitOutcome, Watcher, WatchesLost};
-pub use observers::session_events::{
-    EventPosition, NoPosition, SessionEvent, SessionEventCounts, StreamLost, TooManyStreams,
-};
+pub use observers::session_events::{SessionEvent, SessionEventCounts, StreamLost, TooManyStreams};
 pub use raft_log::FileSizes;
 pub use raft_node::{
     Alarm, AlarmKind, ClusterStatus, DiskConfig, DiskReport, Followers, InvalidSetting, MAX_MEMBERS,

@@ -9,10 +9,9 @@ use znode_store::{Identities, SessionFate, SessionId, Store, ZPath, Zxid};
 use znode_watch::{Notice, TooManyWatches, WatchKind};
 
 use crate::replica::Replica;
+use observers::journal::EventPosition;
 use observers::notifier::{Notifier, Watcher};
-use observers::session_events::{
-    EventPosition, SessionEvent, SessionEventStream, StreamLost, TooManyStreams,
-};
+use observers::session_events::{SessionEvent, SessionEventStream, StreamLost, TooManyStreams};
 use raft_node::Unavailable;
 
 /// Maximum number of events that are read at a time: nothing is applied meanwhile.
@@ -102,12 +101,13 @@ impl SessionStream {
             }
             Some(_) => StreamBegin::Reset,
         };
-        let rest_is_known =
-            begin == StreamBegin::Resumed && after.is_some_and(|after| events.has_any_after(session, after));
+        let rest_is_known = || {
+            begin == StreamBegin::Resumed && after.is_some_and(|after| events.has_any_after(session, after))
+        };
         match store.session_fate(session) {
             SessionFate::Live => {}
             // It learns how it ended.
-            SessionFate::Ended if rest_is_known => {}
+            SessionFate::Ended if rest_is_known() => {}
             SessionFate::Ended => return Err(FollowError::SessionEnded.into()),
             SessionFate::Unknown => return Err(FollowError::NoSession.into()),
         }
@@ -144,7 +144,7 @@ impl SessionStream {
         let replica = self.replica.clone();
         // With the state locked no command is half told.
         let store = replica.store.read();
-        let (taken, more) = self.following.take(store.zxid(), TAKEN_AT_ONCE)?;
+        let (taken, more) = self.following.take(TAKEN_AT_ONCE)?;
         gather(&mut self.watchers, &mut self.fired, Watcher::try_fired);
         let reached = match taken.last() {
             Some(last) if more => last.at,

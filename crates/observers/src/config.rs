@@ -24,10 +24,10 @@ impl Default for WatchConfig {
     }
 }
 
-/// Bounds of session events and their streams. Nothing of it is replicated, so nodes may differ in this.
+/// Bounds of the journal and of the streams of session events. Nothing of it is replicated, so nodes may differ in this.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionEventsConfig {
-    /// Maximum number of stored events of all sessions together. A stream that resumes at an older position begins with the present state
+    /// Maximum number of stored events of all locks and sessions together. A stream that resumes at an older position begins with the present state
     /// instead.
     pub backlog: usize,
     /// Maximum memory of the stored events, in bytes.

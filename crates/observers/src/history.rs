@@ -1,4 +1,4 @@
-//! Lock history of this node: a thread that receives hold events and writes them to a [`lock_history::Index`], and queries of it. A failure
+//! Lock history of this node: a thread that reads the journal and writes holds to a [`lock_history::Index`], and queries of it. A failure
 //! of the index affects nothing but history.
 //!
 //! The state machine decides what a record says, and `lock_history` how it is stored.
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lock_history::{Gap, HistoryLimits, Index, IndexError, Position, Record};
 use parking_lot::{Condvar, Mutex};
-use znode_store::{Hold, LockName};
+use znode_store::{Event, Hold, LockName, Store};
 
-use crate::history_channel::{AppliedHolds, HoldChange, HoldEventProgress, HoldEventReceiver, HoldMessage};
+use crate::journal::{HistoryItem, HistoryReader, Journal};
 
 /// Directory of the index in the data directory.
 pub const HISTORY_DIR: &str = "history";
@@ -89,19 +89,22 @@ impl HistoryUnavailable {
 pub trait Holders: Send + Sync {
     /// Returns of each hold whether it still exists.
     fn still_hold(&self, holds: &[Arc<Hold>]) -> Vec<bool>;
+
+    /// Returns the position of the state. The journal has all events up to it.
+    fn position(&self) -> Position;
 }
 
 /// Handle of the history: queries, and the end of its thread.
 pub struct History {
     shared: Arc<Shared>,
-    progress: HoldEventProgress,
+    journal: Arc<Journal>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Number of events that the thread has taken.
+    /// Number of the journal's record up to which the thread has read.
     taken: Mutex<u64>,
     took: Condvar,
 }
@@ -117,22 +120,21 @@ enum State {
 }
 
 impl History {
-    /// Starts the thread, which writes the events of `end` to `dir`. `owner` is the id of the data directory.
+    /// Starts the thread, which writes the holds of `reader` to `dir`. `owner` is the id of the data directory.
     pub fn start(
         dir: PathBuf,
         owner: [u8; 16],
         bounds: HistoryLimits,
-        end: HoldEventReceiver,
-        progress: HoldEventProgress,
+        reader: HistoryReader,
         holders: Weak<dyn Holders>,
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
+        let journal = reader.journal().clone();
         let keeper = HistoryWriter {
             dir,
             owner,
             bounds,
             holders,
-            progress: progress.clone(),
             shared: shared.clone(),
             told: Position::default(),
             flushed: Instant::now(),
@@ -145,7 +147,7 @@ impl History {
             .spawn(move || {
                 let shared = keeper.shared.clone();
                 let ran = lock_history::contained(|| {
-                    keeper.run(&end);
+                    keeper.run(&reader);
                     Ok(())
                 });
                 if let Err(error) = ran {
@@ -156,26 +158,26 @@ impl History {
             })?;
         Ok(Self {
             shared,
-            progress,
+            journal,
             thread: Mutex::new(Some(thread)),
         })
     }
 
-    /// Returns the number of events that were sent so far. Call it while the state is locked.
-    pub fn told(&self) -> u64 {
-        self.progress.sent()
+    /// Returns how far the journal is written. Call it while the state is locked.
+    pub fn written(&self) -> u64 {
+        self.journal.lock().end()
     }
 
-    /// Returns a page of the past and present holders of a lock, before a token. `holds` are the holders when `told` was read. Blocks.
+    /// Returns a page of the past and present holders of a lock, before a token. `holds` are the holders when `written` was read. Blocks.
     pub fn page(
         &self,
         lock: &LockName,
         before: Option<u64>,
         count: usize,
         holds: Vec<Arc<Hold>>,
-        told: u64,
+        written: u64,
     ) -> Result<LockHistory, HistoryUnavailable> {
-        self.shared.wait_taken(told)?;
+        self.shared.wait_taken(written)?;
         let mut state = self.shared.state.lock();
         let index = match &mut *state {
             State::Open(index) => index,
@@ -207,7 +209,7 @@ impl History {
         })
     }
 
-    /// Waits until the thread has ended, in bounded time. The end must have been sent before. Blocks.
+    /// Waits until the thread has ended, in bounded time. [`Observers::end_history`](crate::Observers::end_history) must have been called before. Blocks.
     pub fn stop(&self) {
         let Some(thread) = self.thread.lock().take() else {
             return;
@@ -228,10 +230,10 @@ impl History {
 }
 
 impl Shared {
-    fn wait_taken(&self, told: u64) -> Result<(), HistoryUnavailable> {
+    fn wait_taken(&self, written: u64) -> Result<(), HistoryUnavailable> {
         let deadline = Instant::now() + ANSWER_TIMEOUT;
         let mut taken = self.taken.lock();
-        while *taken < told {
+        while *taken < written {
             if self.took.wait_until(&mut taken, deadline).timed_out() {
                 return Err(HistoryUnavailable::new("the lock history is behind"));
             }
@@ -239,8 +241,8 @@ impl Shared {
         Ok(())
     }
 
-    fn set_taken(&self, count: u64) {
-        *self.taken.lock() = count;
+    fn set_taken(&self, next: u64) {
+        *self.taken.lock() = next;
         self.took.notify_all();
     }
 }
@@ -290,9 +292,8 @@ struct HistoryWriter {
     owner: [u8; 16],
     bounds: HistoryLimits,
     holders: Weak<dyn Holders>,
-    progress: HoldEventProgress,
     shared: Arc<Shared>,
-    /// Last position that was received, stored or not.
+    /// Position up to which everything was read, stored or not.
     told: Position,
     flushed: Instant,
     aged: Option<Instant>,
@@ -302,43 +303,33 @@ struct HistoryWriter {
 }
 
 impl HistoryWriter {
-    fn run(mut self, end: &HoldEventReceiver) {
-        let mut taken = 0;
+    fn run(mut self, reader: &HistoryReader) {
+        let mut items = Vec::new();
         loop {
             self.reopen();
-            let (mut next, idle) = match end.wait(TICK) {
-                Ok(told) => {
-                    std::thread::sleep(GATHER);
-                    (Some(told), false)
-                }
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => (None, true),
-                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
-            };
-            // Events up to here are taken below.
-            let (zxid, time_ms) = self.progress.sent_until();
-            let mut stops = false;
-            while let Some(told) = next.take().or_else(|| end.next()) {
-                match told {
-                    HoldMessage::Stop => {
-                        stops = true;
-                        break;
-                    }
-                    told => {
-                        self.take(told);
-                        taken += 1;
-                    }
-                }
+            let is_idle = !reader.wait(TICK);
+            if !is_idle {
+                std::thread::sleep(GATHER);
             }
-            let until = Position { zxid, time_ms };
-            if until.zxid > self.told.zxid {
+            // Everything up to here is in the journal, and is read below.
+            let until = self.holders.upgrade().map(|holders| holders.position());
+            let taken = loop {
+                let taken = reader.take(&mut items);
+                items.drain(..).for_each(|item| self.take(item));
+                if taken.is_all {
+                    break taken;
+                }
+            };
+            if let Some(until) = until.filter(|until| until.zxid > self.told.zxid) {
                 self.told = until;
             }
+            let told = self.told;
             self.attempt(|index| {
-                index.advance_to(until);
-                index.commit(idle)
+                index.advance_to(told);
+                index.commit(is_idle)
             });
-            self.shared.set_taken(taken);
-            if stops {
+            self.shared.set_taken(taken.next);
+            if taken.is_end {
                 break;
             }
             self.tidy();
@@ -354,85 +345,66 @@ impl HistoryWriter {
         }
     }
 
-    fn take(&mut self, told: HoldMessage) {
-        match told {
-            HoldMessage::Applied(applied) => self.applied(applied),
-            HoldMessage::Replaced {
-                before,
-                zxid,
-                time_ms,
-                missed,
-            } => {
-                let until = Position { zxid, time_ms };
-                let not_before = Position {
-                    zxid: before.zxid().0,
-                    time_ms: before.time_ms(),
-                };
-                // What is hidden between the two states, and what was missed before the first, make one gap.
-                if missed > 0 {
-                    tracing::warn!(messages = missed, "the lock history has missed something");
-                }
-                if let Some(gap) = self.miss(until) {
-                    let mut after = None;
-                    loop {
-                        let locks = before.locks("", after.as_ref().map(LockName::as_str), LOOKED_UP_AT_ONCE);
-                        let Some(last) = locks.last() else { break };
-                        after = Some(last.lock.clone());
-                        let holds: Vec<_> = locks
-                            .iter()
-                            .flat_map(|lock| before.holds_of(&lock.lock))
-                            .collect();
-                        self.close_missing(&holds, not_before, until);
+    fn take(&mut self, item: HistoryItem) {
+        let told = self.told;
+        match item {
+            HistoryItem::Hold { at, event } => {
+                self.told = at;
+                self.attempt(|index| match &event {
+                    Event::HoldEnded { hold, how, by } => index.ended(hold, at, how, by.as_deref()),
+                    Event::HoldBegan(hold) => {
+                        index.began(hold);
+                        Ok(())
                     }
+                    _ => Ok(()),
+                });
+            }
+            HistoryItem::Missed { events, until } => {
+                tracing::warn!(
+                    events,
+                    after = told.zxid,
+                    until = until.zxid,
+                    "the lock history has missed something"
+                );
+                self.advance_to(told);
+                if let Some(gap) = self.miss(until) {
                     self.close_open(gap);
                 }
             }
-            HoldMessage::Stop => {}
+            HistoryItem::Replaced { before, now } => {
+                self.advance_to(told);
+                self.replaced(&before, now);
+            }
         }
     }
 
-    fn applied(&mut self, applied: AppliedHolds) {
-        if applied.missed > 0 {
-            let until = Position {
-                zxid: applied.after,
-                time_ms: self.told.time_ms.max(applied.time_ms),
-            };
-            tracing::warn!(
-                messages = applied.missed,
-                after = self.told.zxid,
-                until = until.zxid,
-                "the lock history has missed something"
-            );
-            if let Some(gap) = self.miss(until) {
-                self.close_open(gap);
-            }
-        }
-        let told = Position {
-            zxid: applied.zxid,
-            time_ms: applied.time_ms,
-        };
-        self.told = told;
+    /// Marks everything up to here as recorded.
+    fn advance_to(&mut self, told: Position) {
         self.attempt(|index| {
-            for (zxid, change) in &applied.holds {
-                match change {
-                    HoldChange::Began(hold) => index.began(hold),
-                    HoldChange::Ended {
-                        hold,
-                        how,
-                        by,
-                        time_ms,
-                    } => {
-                        let at = Position {
-                            zxid: *zxid,
-                            time_ms: *time_ms,
-                        };
-                        index.ended(hold, at, how, by.as_deref())?;
-                    }
-                }
-            }
             index.advance_to(told);
             Ok(())
         });
+    }
+
+    /// Records a gap between two states, and closes the holds that have ended in it.
+    fn replaced(&mut self, before: &Store, until: Position) {
+        let not_before = Position {
+            zxid: before.zxid().0,
+            time_ms: before.time_ms(),
+        };
+        let Some(gap) = self.miss(until) else { return };
+        let mut after = None;
+        loop {
+            let locks = before.locks("", after.as_ref().map(LockName::as_str), LOOKED_UP_AT_ONCE);
+            let Some(last) = locks.last() else { break };
+            after = Some(last.lock.clone());
+            let holds: Vec<_> = locks
+                .iter()
+                .flat_map(|lock| before.holds_of(&lock.lock))
+                .collect();
+            self.close_missing(&holds, not_before, until);
+        }
+        self.close_open(gap);
     }
 
     /// Records that nothing is known up to `until`. Returns the gap, if it is one in what the index knows.

@@ -6,12 +6,13 @@
 //! | observer | what it does |
 //! |---|---|
 //! | [`notifier`] | notifies watches on znodes, and waits for grants and for ends of contenders |
-//! | [`session_events`] | stores the events of sessions, for streams that resume |
-//! | [`event_feed`] | stores the latest events of all locks and sessions, for dashboards |
-//! | [`history_channel`], [`history`] | write past holders of locks to the index of `lock-history`, by a thread |
 //! | [`event_metrics`] | counts grants, waits, holds and sessions, and how they end |
+//! | [`journal`] | stores the latest events of locks and sessions, once, for the three readers below |
+//! | [`session_events`] | streams of the events of sessions, which resume |
+//! | [`event_feed`] | the latest events of all locks and sessions, for dashboards |
+//! | [`history`] | writes past holders of locks to the index of `lock-history`, by a thread |
 //!
-//! [`Observers::command_applied`] has the order in which they get the events of a command.
+//! [`Observers::command_applied`] has the order in which they get an applied command.
 //!
 //! Nothing waits for an observer: what it does not fetch is bounded, and it learns when something was missed. Nothing here is replicated.
 //!
@@ -22,11 +23,11 @@
 
 pub mod config;
 pub mod notifier;
+pub mod event_metrics;
+pub mod journal;
 pub mod session_events;
 pub mod event_feed;
-pub mod history_channel;
 pub mod history;
-pub mod event_metrics;
 mod observers;
 
-pub use self::observers::{ObservedEntry, Observers, ObserversConfig};
+pub use self::observers::{Applied, AppliedCommand, Observers, ObserversConfig};

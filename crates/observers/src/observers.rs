@@ -1,28 +1,78 @@
-//! All observers of a node, and the order in which they get the events of a command.
+//! All observers of a node, and the order in which they get what was applied.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use znode_store::{Command, Event, Store, Zxid};
+use lock_history::Position;
+use znode_store::{Command, Event, LockCommand, Outcome, SessionId, Store, WithdrawCause, Zxid};
 
 use crate::config::{SessionEventsConfig, WatchConfig};
 use crate::event_feed::EventFeed;
-use crate::event_metrics::{EventMetrics, times_out};
-use crate::history_channel::{AppliedHolds, HoldEventSender};
+use crate::event_metrics::EventMetrics;
+use crate::journal::Journal;
 use crate::notifier::Notifier;
 use crate::session_events::SessionEvents;
+
+/// A command that was applied: all that observers get to know of it.
+#[derive(Debug)]
+pub struct Applied {
+    /// Position of the command.
+    pub position: Zxid,
+    /// Facts of the command that its events do not have.
+    pub command: AppliedCommand,
+    /// Outcome.
+    pub outcome: Outcome,
+    /// Changes of the state, in order.
+    pub events: Vec<Event>,
+}
+
+/// Facts of a command that its events do not have. The state machine consumes the command itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AppliedCommand {
+    /// It opens a session with this timeout.
+    OpensSession(Duration),
+    /// It notes heartbeats of these sessions.
+    NotesHeartbeats(Vec<SessionId>),
+    /// It withdraws waits whose time is over.
+    TimesOut,
+    /// Any other command.
+    Other,
+}
+
+impl From<&Command> for AppliedCommand {
+    fn from(command: &Command) -> Self {
+        match command {
+            Command::OpenSession { timeout_ms, .. } => {
+                Self::OpensSession(Duration::from_millis(u64::from(*timeout_ms)))
+            }
+            Command::NoteHeartbeats { sessions, .. } => Self::NotesHeartbeats(sessions.clone()),
+            Command::Lock(
+                LockCommand::Withdraw {
+                    cause: WithdrawCause::TimedOut,
+                    ..
+                }
+                | LockCommand::WithdrawMany {
+                    cause: WithdrawCause::TimedOut,
+                    ..
+                },
+            ) => Self::TimesOut,
+            _ => Self::Other,
+        }
+    }
+}
 
 /// All observers of a node.
 pub struct Observers {
     /// Watches, and waits for grants.
     pub notifier: Arc<Notifier>,
-    /// Events of sessions, and their streams.
-    pub session_events: Arc<SessionEvents>,
-    /// Latest events of all locks and sessions.
-    pub feed: EventFeed,
     /// Metrics of locks and sessions.
     pub metrics: EventMetrics,
-    /// Channel to the lock history.
-    history: HoldEventSender,
+    /// Latest events of all locks and sessions, for the streams, the feed and the lock history.
+    pub journal: Arc<Journal>,
+    /// Streams of the events of sessions.
+    pub session_events: Arc<SessionEvents>,
+    /// Event feed.
+    pub feed: EventFeed,
 }
 
 /// Settings of the observers.
@@ -30,89 +80,59 @@ pub struct Observers {
 pub struct ObserversConfig {
     /// Bounds of watches.
     pub watches: WatchConfig,
-    /// Bounds of session events.
+    /// Bounds of the journal and of session streams.
     pub events: SessionEventsConfig,
     /// Prefixes of locks that are counted separately.
     pub lock_prefixes: Vec<String>,
 }
 
-/// Entry that is being applied, as far as observers are concerned.
-pub struct ObservedEntry {
-    /// True at the leader, which counts the events of the whole cluster.
-    counts: bool,
-    holds: Option<AppliedHolds>,
-}
-
-impl ObservedEntry {
-    /// Returns whether a command of this entry withdraws waits whose time is over, and is counted.
-    pub fn times_out(&self, command: &Command) -> bool {
-        self.counts && times_out(command)
-    }
-}
-
 impl Observers {
-    /// Returns observers that have seen nothing. `history` gets the beginnings and ends of holds. The seed must be random.
-    pub fn new(config: &ObserversConfig, history: HoldEventSender, hash_seed: u64) -> Self {
+    /// Returns observers that have seen nothing. The seed must be random.
+    pub fn new(config: &ObserversConfig, hash_seed: u64) -> Self {
+        let journal = Arc::new(Journal::new(&config.events));
         Self {
             notifier: Arc::new(Notifier::new(&config.watches, hash_seed)),
-            session_events: Arc::new(SessionEvents::new(config.events.clone())),
-            feed: EventFeed::new(),
             metrics: EventMetrics::new(&config.lock_prefixes),
-            history,
+            session_events: Arc::new(SessionEvents::new(config.events.clone(), journal.clone())),
+            feed: EventFeed::new(journal.clone()),
+            journal,
         }
     }
 
-    /// Begins an entry. `leads` says whether this node leads. The state is locked from here to [`Observers::entry_applied`].
-    pub fn begin_entry(&self, store: &Store, leads: bool) -> ObservedEntry {
-        ObservedEntry {
-            counts: leads,
-            holds: self.history.collect(store),
-        }
-    }
-
-    /// Brings the events of an applied command to all observers, in this order. `store` is the state after the command, and `timed_out` the
-    /// result of [`ObservedEntry::times_out`].
+    /// Brings an applied command to all observers, in this order. `store` is the state after the command, and is locked. `counts` says
+    /// whether this node leads, and so counts what happens in the whole cluster. The journal takes the events.
     ///
     /// A notice is queued before anybody can read the change, and before the command is answered.
-    pub fn command_applied(
-        &self,
-        entry: &mut ObservedEntry,
-        zxid: Zxid,
-        store: &Store,
-        timed_out: bool,
-        events: &[Event],
-    ) {
-        if events.is_empty() {
+    pub fn command_applied(&self, applied: &mut Applied, store: &Store, counts: bool) {
+        if applied.events.is_empty() {
             return;
         }
-        let time_ms = store.time_ms();
-        self.notifier.dispatch(zxid, events, store.visibility());
-        self.session_events.add(zxid, time_ms, events);
-        self.feed.add(zxid, time_ms, events);
-        if entry.counts {
-            self.metrics.count(store, timed_out, events);
+        self.notifier
+            .dispatch(applied.position, &applied.events, store.visibility());
+        // Metrics are no reader of the journal: they need the state (since when a contender waited), and no gap may lose a count.
+        if counts {
+            let timed_out = applied.command == AppliedCommand::TimesOut;
+            self.metrics.count(store, timed_out, &applied.events);
         }
-        if let Some(holds) = &mut entry.holds {
-            holds.follow(zxid.0, time_ms, events);
+        let wake = |session, number| self.session_events.written(session, number);
+        let (zxid, time_ms) = (applied.position, store.time_ms());
+        if self.journal.write(zxid, time_ms, &mut applied.events, wake) {
+            self.feed.changed();
         }
     }
 
-    /// Ends an entry.
-    pub fn entry_applied(&self, entry: ObservedEntry, store: &Store) {
-        self.history.applied(entry.holds, store);
-    }
-
-    /// Handles a state that was replaced by a snapshot's. Call it while the state is locked.
-    pub fn state_replaced(&self, before: &Store, now: &Store) {
-        self.session_events.state_replaced(now.zxid());
-        self.feed.state_replaced(now.zxid());
-        self.notifier.state_replaced(before, now);
-    }
-
-    /// Sends the former state to the lock history, which compares it with the present one. Returns it if it was not sent.
+    /// Handles a state `before` that was replaced by a snapshot's, which is locked. Returns `before`, unless the lock history takes it.
     #[must_use = "a large state should be dropped where it holds nobody up"]
-    pub fn hand_over_former_state(&self, before: Store, zxid: u64, time_ms: u64) -> Option<Store> {
-        self.history.replaced(before, zxid, time_ms)
+    pub fn state_replaced(&self, before: Store, now: &Store) -> Option<Store> {
+        self.notifier.state_replaced(&before, now);
+        let position = Position {
+            zxid: now.zxid().0,
+            time_ms: now.time_ms(),
+        };
+        let before = self.journal.state_replaced(before, position);
+        self.session_events.state_replaced();
+        self.feed.changed();
+        before
     }
 
     /// Returns whether a local client waits for events, or is connected and may read at any time.
@@ -126,8 +146,8 @@ impl Observers {
         self.notifier.stop();
     }
 
-    /// Ends the hold events: nothing more will be applied.
+    /// Ends the lock history: nothing more will be applied.
     pub fn end_history(&self) {
-        self.history.stop();
+        self.journal.end_history();
     }
 }

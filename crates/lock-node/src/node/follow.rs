@@ -6,7 +6,8 @@ use znode_store::{SessionFate, SessionId, Store};
 use super::Node;
 use crate::session_stream::{FollowError, SessionStream, StreamLook};
 use observers::event_feed::{FeedEvent, FeedPage, TooManyFeedSubscribers};
-use observers::session_events::{EventPosition, SessionEventCounts};
+use observers::journal::EventPosition;
+use observers::session_events::SessionEventCounts;
 
 impl Node {
     /// Begins a stream of a session's events: from now on, or after the last event that was delivered here or at another node. `look` reads

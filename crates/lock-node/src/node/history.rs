@@ -30,9 +30,9 @@ impl Node {
         count: usize,
     ) -> Result<LockHistory, HistoryError> {
         let history = self.inner.history.clone().ok_or(HistoryError::Off)?;
-        let (holds, told) = self.read(|store| (store.holds_of(lock), history.told()));
+        let (holds, written) = self.read(|store| (store.holds_of(lock), history.written()));
         let lock = lock.clone();
-        let page = raft_node::blocking::run(move || history.page(&lock, before, count, holds, told));
+        let page = raft_node::blocking::run(move || history.page(&lock, before, count, holds, written));
         let page = page.await.map_err(|error| Unavailable::new(error.to_string()))?;
         page.map_err(|unavailable| Unavailable::new(unavailable.to_string()).into())
     }

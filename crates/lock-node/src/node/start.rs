@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicU64;
 
 use futures_util::future::BoxFuture;
 use observers::history::History;
-use observers::history_channel::HoldEventSender;
 use observers::{Observers, ObserversConfig};
 use raft_log::sync::Mutex;
 use raft_log::{Disk, RealDisk};
@@ -105,28 +104,22 @@ impl Node {
             boot: random_u64(),
         };
         let (queue, proposals) = mpsc::unbounded_channel();
-        let (hold_events, history) = match keeps_history {
-            true => {
-                let (sender, receiver, progress) = HoldEventSender::new();
-                (sender, Some((receiver, progress)))
-            }
-            false => (HoldEventSender::default(), None),
-        };
         let observers = ObserversConfig {
             watches: config.watches.clone(),
             events: config.events.clone(),
             lock_prefixes: config.metrics.lock_prefixes.clone(),
         };
-        let observers = Observers::new(&observers, hold_events, random_u64());
+        let observers = Observers::new(&observers, random_u64());
+        let history = keeps_history.then(|| observers.journal.read_history());
         let replica = Replica::new(origin, observers, queue.clone())
             .with_counters(Arc::new(NodeCounters::new(&config.metrics)))
             .with_clock(storage.clock().clone());
         let replica = Arc::new(replica);
-        let history = history.map(|(receiver, progress)| {
+        let history = history.map(|reader| {
             let dir = config.raft.data_dir.join(HISTORY_DIR);
             let bounds = config.history.bounds.clone();
             let holders = Arc::downgrade(&replica);
-            History::start(dir, storage.disk_id().0, bounds, receiver, progress, holders)
+            History::start(dir, storage.disk_id().0, bounds, reader, holders)
         });
         let history = history.transpose().map_err(|source| StartError::Io {
             what: "cannot start the thread of the lock history".to_owned(),

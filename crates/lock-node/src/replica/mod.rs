@@ -6,14 +6,13 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use fault_injection::planted::{self, Bug};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use znode_store::{
-    Applied, Command, ContenderEnd, ContenderState, EntryContext, EntryWork, Event, Hold, HolderId, LockMode,
+    Command, ContenderEnd, ContenderState, EntryContext, EntryWork, Event, Hold, HolderId, LockMode,
     LockName, Reply, SessionId, Store, Zxid,
 };
 
@@ -23,9 +22,10 @@ use crate::metrics::node_counters::NodeCounters;
 use crate::pending_proposals::{Applying, PendingProposals};
 use crate::sessions::SessionTracker;
 use fault_injection::fail_step;
-use observers::Observers;
+use lock_history::Position;
 use observers::history::Holders;
 use observers::notifier::{GrantWait, WaitOutcome};
+use observers::{Applied, AppliedCommand, Observers};
 use raft_log::sync::{RwLock, RwLockReadGuard};
 use raft_node::Proposal;
 use raft_node::audit::StateDigest;
@@ -175,29 +175,38 @@ impl Replica {
         }
     }
 
-    /// Applies the effects of events on this node itself.
-    fn follow_events(
-        &self,
-        applied: &Applied,
-        events: &[Event],
-        opening: Option<Duration>,
-        now: Instant,
-        store: &Store,
-    ) {
+    /// Applies the effects of a command to the deadlines of sessions and to the text log. `on_record` is the session of its request, if the
+    /// state has the session's silence on record.
+    fn follow(&self, applied: &Applied, on_record: Option<SessionId>, now: Instant, store: &Store) {
+        let Applied { position, .. } = *applied;
         let heard = |session| {
             if self.sessions.heard(session, now) {
-                self.off_record(store, session, applied.zxid);
+                self.off_record(store, session, position);
             }
         };
-        // Also if the session was opened by an earlier request with the same id: the retry counts from then on.
-        if let Ok(Reply::SessionOpened { session, .. }) = &applied.outcome {
-            heard(*session);
+        if let Some(session) = on_record {
+            self.off_record(store, session, position);
         }
-        for event in events {
+        match &applied.outcome {
+            Ok(Reply::SilenceRecorded(_)) => self.sessions.recorded(position, now),
+            Ok(Reply::HeartbeatsNoted(_)) => {
+                if let AppliedCommand::NotesHeartbeats(sessions) = &applied.command {
+                    sessions
+                        .iter()
+                        .for_each(|session| self.off_record(store, *session, position));
+                }
+            }
+            // Also if the session was opened by an earlier request with the same id: the retry counts from then on.
+            Ok(Reply::SessionOpened { session, .. }) => heard(*session),
+            _ => {}
+        }
+        for event in &applied.events {
             match event {
                 Event::SessionOpened(session) => {
-                    if let (Ok(Reply::SessionOpened { .. }), Some(timeout)) = (&applied.outcome, opening) {
-                        self.sessions.opened(*session, timeout, now);
+                    if let (Ok(Reply::SessionOpened { .. }), AppliedCommand::OpensSession(timeout)) =
+                        (&applied.outcome, &applied.command)
+                    {
+                        self.sessions.opened(*session, *timeout, now);
                     }
                 }
                 Event::SessionReconnected { session, .. } => heard(*session),
@@ -223,20 +232,20 @@ impl Replica {
 
     /// Replaces the state by one that ends at `at`. Returns the former state, unless the lock history took it.
     fn replace(&self, at: LogPosition, restored: Store) -> Option<Store> {
-        let (before, zxid, time_ms) = {
+        let before = {
             let mut store = self.store.write();
             let before = std::mem::replace(&mut *store, restored);
             self.generation.fetch_add(1, Ordering::Relaxed);
             self.states.replaced();
-            self.observers.state_replaced(&before, &store);
+            let before = self.observers.state_replaced(before, &store);
             #[cfg(feature = "simulation")]
             crate::simulation::ask(|host| host.replaced(at.into(), &store));
             self.sessions.replaced();
-            (before, store.zxid().0, store.time_ms())
+            before
         };
         self.calls.lose_sent();
         self.advance(at);
-        self.observers.hand_over_former_state(before, zxid, time_ms)
+        before
     }
 }
 
@@ -278,7 +287,7 @@ impl ReplicatedState for Replica {
         let now = Instant::now();
         // The leader alone counts what happens in the whole cluster.
         let leads = self.sessions.leading_term().is_some();
-        let mut answers: Vec<(u64, Applied)> = Vec::new();
+        let mut answers = Vec::new();
         let (mut events, mut work) = (Vec::new(), EntryWork::default());
         #[cfg(feature = "simulation")]
         if let Some(removals) = crate::simulation::ask(|host| host.removals_per_entry()).flatten() {
@@ -286,7 +295,6 @@ impl ReplicatedState for Replica {
         }
         {
             let mut store = self.store.write();
-            let mut observed = self.observers.begin_entry(&store, leads);
             for bytes in &batch.envelopes {
                 let envelope = Envelope::decode(bytes)?;
                 // Nobody keeps somebody else's session alive.
@@ -301,42 +309,36 @@ impl ReplicatedState for Replica {
                     may.is_ok()
                 });
                 let on_record = asking.filter(|session| self.sessions.heard(*session, now));
-                let noted = noted_heartbeats(&envelope.request.command);
-                let opening = opened_timeout(&envelope.request.command);
-                let timed_out = observed.times_out(&envelope.request.command);
+                let command = AppliedCommand::from(&envelope.request.command);
                 #[cfg(feature = "failpoints")]
                 crate::command_fail_points::applying(&envelope.request.command);
                 let rules = command_versions::rules(envelope.version);
-                let applied = store.apply_by(rules, &entry, &mut work, envelope.request, &mut events);
+                let decided = store.apply_by(rules, &entry, &mut work, envelope.request, &mut events);
+                let mut applied = Applied {
+                    position: decided.zxid,
+                    command,
+                    outcome: decided.outcome,
+                    events: std::mem::take(&mut events),
+                };
                 fail_step!("apply::after_command");
-                if let Some(session) = on_record {
-                    self.off_record(&store, session, applied.zxid);
-                }
-                match &applied.outcome {
-                    Ok(Reply::SilenceRecorded(_)) => self.sessions.recorded(applied.zxid, now),
-                    Ok(Reply::HeartbeatsNoted(_)) => {
-                        let sessions = noted.into_iter().flatten();
-                        sessions.for_each(|session| self.off_record(&store, session, applied.zxid));
+                self.follow(&applied, on_record, now, &store);
+                #[cfg(feature = "simulation")]
+                crate::simulation::ask(|host| {
+                    if let Some(session) = asking.or(opened_session(&applied)) {
+                        host.heard(applied.position, session);
                     }
-                    _ => {}
-                }
-                self.follow_events(&applied, &events, opening, now, &store);
+                    host.carried_out(at.into(), applied.position, &applied.events, &store);
+                });
                 fail_step!("watch::before_dispatch");
-                self.observers
-                    .command_applied(&mut observed, applied.zxid, &store, timed_out, &events);
+                self.observers.command_applied(&mut applied, &store, leads);
                 fail_step!("watch::after_dispatch");
-                #[cfg(feature = "simulation")]
-                if let Some(session) = asking.or(opened_session(&applied)) {
-                    crate::simulation::ask(|host| host.heard(applied.zxid, session));
-                }
-                #[cfg(feature = "simulation")]
-                crate::simulation::ask(|host| host.carried_out(at.into(), applied.zxid, &events, &store));
-                events.clear();
+                // The next command uses its memory again.
+                events = applied.events;
                 if envelope.origin == self.origin {
-                    answers.push((envelope.call, applied));
+                    let (zxid, outcome) = (applied.position, applied.outcome);
+                    answers.push((envelope.call, znode_store::Applied { zxid, outcome }));
                 }
             }
-            self.observers.entry_applied(observed, &store);
             self.states.applied(at.index, &store);
         }
         self.advance(at);
@@ -410,26 +412,20 @@ impl Holders for Replica {
             .map(|hold| store.is_held_by(&hold.lock, hold.fencing_token, &hold.holder))
             .collect()
     }
+
+    fn position(&self) -> Position {
+        let store = self.store.read();
+        Position {
+            zxid: store.zxid().0,
+            time_ms: store.time_ms(),
+        }
+    }
 }
 
 #[cfg(feature = "simulation")]
 fn opened_session(applied: &Applied) -> Option<SessionId> {
     match applied.outcome {
         Ok(Reply::SessionOpened { session, .. }) => Some(session),
-        _ => None,
-    }
-}
-
-fn noted_heartbeats(command: &Command) -> Option<Vec<SessionId>> {
-    match command {
-        Command::NoteHeartbeats { sessions, .. } => Some(sessions.clone()),
-        _ => None,
-    }
-}
-
-fn opened_timeout(command: &Command) -> Option<Duration> {
-    match command {
-        Command::OpenSession { timeout_ms, .. } => Some(Duration::from_millis(u64::from(*timeout_ms))),
         _ => None,
     }
 }
@@ -446,7 +442,6 @@ mod tests {
     use crate::admission::{Admission, AdmissionConfig};
     use crate::watch_connection::WatchConnection;
     use observers::ObserversConfig;
-    use observers::history_channel::HoldEventSender;
     use observers::notifier::WatchesLost;
     use raft_node::codec;
 
@@ -462,7 +457,7 @@ mod tests {
         Caller {
             replica: Arc::new(Replica::new(
                 ORIGIN,
-                Observers::new(&ObserversConfig::default(), HoldEventSender::default(), 1),
+                Observers::new(&ObserversConfig::default(), 1),
                 resubmit,
             )),
             again,

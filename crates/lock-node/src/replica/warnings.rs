@@ -10,7 +10,6 @@ use znode_store::{Acl, CreateMode, CreatePath, Op, Request};
 
 use super::*;
 use observers::ObserversConfig;
-use observers::history_channel::HoldEventSender;
 use raft_log::sync::Mutex;
 use raft_node::codec;
 
@@ -83,7 +82,7 @@ fn a_soft_quota_that_is_passed_is_warned_of_by_the_leader_alone() {
     ]);
     let warnings_of = |leads| {
         let origin = Origin { node: 1, boot: 7 };
-        let observers = Observers::new(&ObserversConfig::default(), HoldEventSender::default(), 1);
+        let observers = Observers::new(&ObserversConfig::default(), 1);
         let replica = Replica::new(origin, observers, mpsc::unbounded_channel().0);
         if leads {
             replica

@@ -1,6 +1,23 @@
-use znode_store::{Acl, ContenderEnd, Hold, LockMode, ZnodeEvent};
+use lock_history::Position;
+use znode_store::{Acl, ContenderEnd, Hold, LockMode, Store, ZnodeEvent, ZnodeEventKind, Zxid};
+
+use crate::config::SessionEventsConfig;
 
 use super::*;
+
+fn event_feed() -> EventFeed {
+    EventFeed::new(Arc::new(Journal::new(&SessionEventsConfig::default())))
+}
+
+/// The events of one command.
+fn add(feed: &EventFeed, zxid: u64, time_ms: u64, events: &[Event]) {
+    if feed
+        .journal
+        .write(Zxid(zxid), time_ms, &mut events.to_vec(), |_, _| {})
+    {
+        feed.changed();
+    }
+}
 
 const SESSION: SessionId = SessionId(7);
 
@@ -43,12 +60,12 @@ fn all(feed: &EventFeed, after: Option<EventPosition>, count: usize) -> FeedPage
 
 #[test]
 fn contender_that_is_granted_at_once_has_not_waited() {
-    let feed = EventFeed::new();
-    feed.add(Zxid(1), 5, &[created("/locks/a/x-0000000001"), began("a")]);
-    feed.add(Zxid(2), 6, &[created("/locks/a/x-0000000002")]);
+    let feed = event_feed();
+    add(&feed, 1, 5, &[created("/locks/a/x-0000000001"), began("a")]);
+    add(&feed, 2, 6, &[created("/locks/a/x-0000000002")]);
     // No contenders, all of them.
     for path in ["/locks/a", "/locks/a/b", "/elsewhere/x-0000000003", "/locks"] {
-        feed.add(Zxid(3), 7, &[created(path)]);
+        add(&feed, 3, 7, &[created(path)]);
     }
     let told = all(&feed, None, 10);
     let what: Vec<_> = told.latest.iter().map(|it| (it.time_ms, &it.what)).collect();
@@ -70,10 +87,11 @@ fn contender_that_is_granted_at_once_has_not_waited() {
 
 #[test]
 fn the_end_of_a_hold_is_one_event() {
-    let feed = EventFeed::new();
+    let feed = event_feed();
     let over = hold("a", "x-0000000001");
-    feed.add(
-        Zxid(1),
+    add(
+        &feed,
+        1,
         5,
         &[
             Event::HoldEnded {
@@ -94,9 +112,9 @@ fn the_end_of_a_hold_is_one_event() {
 
 #[test]
 fn page_has_the_latest_events_and_whether_there_are_more() {
-    let feed = EventFeed::new();
+    let feed = event_feed();
     for zxid in 1..=4 {
-        feed.add(Zxid(zxid), 5, &[began(&format!("a{zxid}"))]);
+        add(&feed, zxid, 5, &[began(&format!("a{zxid}"))]);
     }
     let two = all(&feed, None, 2);
     assert_eq!((locks(&two), two.more), (vec!["a3".into(), "a4".into()], true));
@@ -108,21 +126,25 @@ fn page_has_the_latest_events_and_whether_there_are_more() {
 
 #[test]
 fn missing_events_are_reported() {
-    let feed = EventFeed::new();
+    let feed = event_feed();
     for zxid in 1..=(MAX_FEED_EVENTS as u64 + 2) {
-        feed.add(Zxid(zxid), 5, &[began("a")]);
+        add(&feed, zxid, 5, &[began("a")]);
     }
     assert!(all(&feed, Some(EventPosition::all_of(Zxid(1))), usize::MAX).more);
     let rest = all(&feed, Some(EventPosition::all_of(Zxid(2))), usize::MAX);
     assert_eq!((rest.latest.len(), rest.more), (MAX_FEED_EVENTS, false));
-    feed.state_replaced(Zxid(9_000));
+    let now = Position {
+        zxid: 9_000,
+        time_ms: 5,
+    };
+    assert!(feed.journal.state_replaced(Store::new(), now).is_some());
     let after = all(&feed, Some(EventPosition::all_of(Zxid(8_999))), 10);
     assert_eq!((after.latest.len(), after.more), (0, true));
 }
 
 #[test]
 fn subscribers_are_bounded() {
-    let feed = EventFeed::new();
+    let feed = event_feed();
     let mut subscribers: Vec<_> = (0..MAX_FEED_SUBSCRIBERS)
         .map(|_| feed.subscribe().unwrap())
         .collect();
@@ -130,6 +152,6 @@ fn subscribers_are_bounded() {
     subscribers.pop();
     assert!(feed.subscribe().is_ok());
     assert!(!subscribers[0].has_changed().unwrap());
-    feed.add(Zxid(1), 5, &[began("a")]);
+    add(&feed, 1, 5, &[began("a")]);
     assert!(subscribers[0].has_changed().unwrap());
 }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use znode_store::{Command, ContenderEnd, Event, Hold, LockCommand, LockName, Store, WithdrawCause};
+use znode_store::{ContenderEnd, Event, Hold, LockName, Store};
 
 use instruments::counters::{Classes, Counter, Histogram};
 use instruments::text_format::Sheet;
@@ -80,7 +80,7 @@ impl EventMetrics {
         self.locks.begin_term();
     }
 
-    /// Counts the events of one command. `timed_out`: see [`times_out`].
+    /// Counts the events of one command. `timed_out` says whether it withdraws waits whose time is over.
     pub fn count(&self, store: &Store, timed_out: bool, events: &[Event]) {
         for event in events {
             match event {
@@ -143,22 +143,6 @@ impl Default for LockCounterSet {
     }
 }
 
-/// Returns whether a command withdraws waits whose time is over.
-pub fn times_out(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::Lock(
-            LockCommand::Withdraw {
-                cause: WithdrawCause::TimedOut,
-                ..
-            } | LockCommand::WithdrawMany {
-                cause: WithdrawCause::TimedOut,
-                ..
-            }
-        )
-    )
-}
-
 impl LockCounters {
     fn new(prefixes: &[String]) -> Self {
         Self {
@@ -175,7 +159,7 @@ impl LockCounters {
         self.beginnings.lock().clear();
     }
 
-    /// Counts the events of one command. `timed_out`: see [`times_out`].
+    /// Counts the events of one command. `timed_out` says whether it withdraws waits whose time is over.
     fn count(&self, store: &Store, timed_out: bool, events: &[Event]) {
         // The end of a holder is two events, its hold's first.
         let mut held: Option<&Hold> = None;

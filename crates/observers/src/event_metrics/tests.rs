@@ -1,11 +1,12 @@
 //! Counters of locks at the leader, fed by events of the real state machine.
 
 use znode_store::{
-    Applied, AttemptId, ContenderNames, EntryContext, Identities, LockMode, LockWish, Password, Reply,
-    Request, SessionId,
+    Applied, AttemptId, Command, ContenderNames, EntryContext, Identities, LockCommand, LockMode, LockWish,
+    Password, Reply, Request, SessionId, WithdrawCause,
 };
 
 use super::*;
+use crate::AppliedCommand;
 
 /// State, and the counters of its locks.
 struct World {
@@ -40,7 +41,7 @@ impl World {
     }
 
     fn apply(&mut self, session: Option<u64>, command: Command) -> Applied {
-        let timed_out = times_out(&command);
+        let timed_out = AppliedCommand::from(&command) == AppliedCommand::TimesOut;
         let entry = EntryContext {
             time_ms: self.now_ms,
             term: 1,

@@ -1,17 +1,32 @@
 //! A stream delivers each event of its session once, in order, or reports that events are missing.
 
+use lock_history::Position;
+use znode_store::{LockMode, Store, Zxid};
+
 use super::*;
+use crate::journal::{EVENT_BYTES, NoPosition};
 
 const ONE: SessionId = SessionId(1);
 const TWO: SessionId = SessionId(2);
 
 fn events(backlog: usize) -> Arc<SessionEvents> {
-    Arc::new(SessionEvents::new(SessionEventsConfig {
+    events_within(SessionEventsConfig {
         backlog,
         backlog_bytes: 1 << 20,
         streams_per_session: 2,
         streams_per_node: 3,
-    }))
+    })
+}
+
+fn events_within(config: SessionEventsConfig) -> Arc<SessionEvents> {
+    let journal = Arc::new(Journal::new(&config));
+    Arc::new(SessionEvents::new(config, journal))
+}
+
+/// The events of one command.
+fn add(events: &SessionEvents, zxid: u64, command: &[Event]) {
+    let wake = |session, number| events.written(session, number);
+    events.journal.write(Zxid(zxid), 7, &mut command.to_vec(), wake);
 }
 
 fn hold(session: SessionId, token: u64) -> Arc<Hold> {
@@ -55,7 +70,7 @@ fn over(session: SessionId, how: ContenderEnd) -> [Event; 2] {
 /// One grant to the session at each of the positions.
 fn happen(events: &SessionEvents, session: SessionId, zxids: std::ops::RangeInclusive<u64>) {
     for zxid in zxids {
-        events.add(Zxid(zxid), 7, &[granted(session, zxid)]);
+        add(events, zxid, &[granted(session, zxid)]);
     }
 }
 
@@ -95,15 +110,15 @@ fn a_session_gets_only_its_own_events() {
     };
     let [_, left] = over(ONE, ContenderEnd::Withdrawn);
     let command = [&lost[0], &lost[1], &granted(ONE, 5), &left, &ended].map(Event::clone);
-    events.add(Zxid(5), 7, &command);
-    let (taken, more) = follower.take(Zxid(5), 10).unwrap();
+    add(&events, 5, &command);
+    let (taken, more) = follower.take(10).unwrap();
     assert_eq!(ids(&taken), ["5.2", "5.3", "5.4"]);
     assert!(!more);
     assert_eq!(taken[0].event, SessionEvent::Granted(hold(ONE, 5)));
     assert!(matches!(taken[1].event, SessionEvent::LeftQueue { .. }));
     assert_eq!(taken[2].event, SessionEvent::Ended { expired: true });
     let other = events.follow(TWO, after("0")).unwrap();
-    let (taken, _) = other.take(Zxid(5), 10).unwrap();
+    let (taken, _) = other.take(10).unwrap();
     assert_eq!(ids(&taken), ["5.1"], "the end of a hold is one event");
     assert_eq!(events.counts().told, 4);
 }
@@ -126,9 +141,9 @@ fn an_upgrade_is_a_grant_and_no_loss() {
         grant: grant(mode),
     };
     let command = [upgraded, changed(LockMode::Exclusive), granted(ONE, 5)];
-    events.add(Zxid(5), 7, &command);
-    events.add(Zxid(6), 7, &[changed(LockMode::Shared)]);
-    let (taken, _) = follower.take(Zxid(6), 10).unwrap();
+    add(&events, 5, &command);
+    add(&events, 6, &[changed(LockMode::Shared)]);
+    let (taken, _) = follower.take(10).unwrap();
     let told: Vec<_> = taken.into_iter().map(|kept| kept.event).collect();
     let downgraded = SessionEvent::Downgraded(grant(LockMode::Shared));
     assert_eq!(told, [SessionEvent::Granted(hold(ONE, 5)), downgraded]);
@@ -139,16 +154,16 @@ fn stream_resumes_after_the_last_delivered_event() {
     let events = events(100);
     happen(&events, ONE, 1..=9);
     let follower = events.follow(ONE, after("4.1")).unwrap();
-    let (taken, more) = follower.take(Zxid(9), 3).unwrap();
+    let (taken, more) = follower.take(3).unwrap();
     assert_eq!(
         (ids(&taken), more),
         (vec!["5.1".into(), "6.1".into(), "7.1".into()], true)
     );
-    let (taken, more) = follower.take(Zxid(9), 3).unwrap();
+    let (taken, more) = follower.take(3).unwrap();
     assert_eq!((ids(&taken), more), (vec!["8.1".into(), "9.1".into()], false));
-    assert!(follower.take(Zxid(9), 3).unwrap().0.is_empty());
+    assert!(follower.take(3).unwrap().0.is_empty());
     happen(&events, ONE, 10..=10);
-    assert_eq!(ids(&follower.take(Zxid(10), 3).unwrap().0), ["10.1"]);
+    assert_eq!(ids(&follower.take(3).unwrap().0), ["10.1"]);
 }
 
 #[test]
@@ -159,16 +174,13 @@ fn stream_learns_of_removed_events() {
         events.follow(ONE, after("0")).unwrap(),
     );
     happen(&events, ONE, 1..=3);
-    assert_eq!(quick.take(Zxid(3), 10).unwrap().0.len(), 3);
+    assert_eq!(quick.take(10).unwrap().0.len(), 3);
     assert!(events.knows_all_after(after("0")));
     // An event of another session takes the place of the first.
     happen(&events, TWO, 4..=4);
-    assert_eq!(slow.take(Zxid(4), 10), Err(StreamLost::TooSlow));
-    assert_eq!(slow.take(Zxid(4), 10), Err(StreamLost::TooSlow), "for good");
-    assert!(
-        quick.take(Zxid(4), 10).unwrap().0.is_empty(),
-        "it got the first event"
-    );
+    assert_eq!(slow.take(10), Err(StreamLost::TooSlow));
+    assert_eq!(slow.take(10), Err(StreamLost::TooSlow), "for good");
+    assert!(quick.take(10).unwrap().0.is_empty(), "it got the first event");
     for (position, known) in [
         ("0", false),
         ("1.0", false),
@@ -186,10 +198,10 @@ fn stream_learns_of_removed_events() {
 
 #[test]
 fn memory_is_bounded_whatever_happens() {
-    let events = Arc::new(SessionEvents::new(SessionEventsConfig {
+    let events = events_within(SessionEventsConfig {
         backlog_bytes: 10 * EVENT_BYTES,
         ..SessionEventsConfig::default()
-    }));
+    });
     for session in 1..1000 {
         happen(&events, SessionId(session), session..=session);
     }
@@ -198,10 +210,6 @@ fn memory_is_bounded_whatever_happens() {
         counts.kept < 10 && counts.kept_bytes <= 10 * EVENT_BYTES,
         "{counts:?}"
     );
-    let state = events.state.lock();
-    assert_eq!(state.kept.len(), state.order.len(), "and the tables with it");
-    let bytes: usize = state.order.iter().map(|(_, bytes)| bytes).sum();
-    assert_eq!(bytes, state.bytes);
 }
 
 #[test]
@@ -209,8 +217,10 @@ fn a_state_from_a_snapshot_has_no_earlier_events() {
     let events = events(100);
     let follower = events.follow(ONE, after("0")).unwrap();
     happen(&events, ONE, 1..=1);
-    events.state_replaced(Zxid(50));
-    assert_eq!(follower.take(Zxid(50), 10), Err(StreamLost::StateReplaced));
+    let now = Position { zxid: 50, time_ms: 7 };
+    assert!(events.journal.state_replaced(Store::new(), now).is_some());
+    events.state_replaced();
+    assert_eq!(follower.take(10), Err(StreamLost::StateReplaced));
     assert!(!events.knows_all_after(after("49")));
     assert!(events.knows_all_after(after("50")));
     assert_eq!(events.counts().kept_bytes, 0);
@@ -230,7 +240,7 @@ fn streams_are_bounded() {
     assert_eq!(refused, TooManyStreams::OfNode { limit: 3 });
     drop((first, other));
     assert_eq!(events.counts().streams, 1);
-    assert!(!events.state.lock().followers.contains_key(&TWO));
+    assert!(!events.streams.lock().followers.contains_key(&TWO));
     events.follow(ONE, after("0")).unwrap();
 }
 
@@ -239,11 +249,11 @@ async fn waiting_stream_is_woken() {
     let events = events(100);
     let follower = events.follow(ONE, after("0")).unwrap();
     follower.changed().await;
-    assert!(follower.take(Zxid(0), 10).unwrap().0.is_empty());
+    assert!(follower.take(10).unwrap().0.is_empty());
     let ((), ()) = tokio::join!(follower.changed(), async { happen(&events, ONE, 1..=1) });
-    assert_eq!(follower.take(Zxid(1), 10).unwrap().0.len(), 1);
+    assert_eq!(follower.take(10).unwrap().0.len(), 1);
     let ((), ()) = tokio::join!(follower.changed(), async { events.stop() });
-    assert_eq!(follower.take(Zxid(1), 10), Err(StreamLost::NodeStops));
+    assert_eq!(follower.take(10), Err(StreamLost::NodeStops));
     let late = events.follow(TWO, after("0")).unwrap();
-    assert_eq!(late.take(Zxid(1), 10), Err(StreamLost::NodeStops));
+    assert_eq!(late.take(10), Err(StreamLost::NodeStops));
 }

@@ -121,7 +121,7 @@ const RETIRED_NAMES: [(&str, &str); 44] = [
     ("pulse", "fsync_stats or session_keepalive"),
     ("restated", "mirrored"),
     ("sight", "visibility"),
-    ("tap", "history_channel"),
+    ("tap", "journal"),
     ("turns", "read_pacing"),
     ("vigil", "revocation_watch"),
 ];

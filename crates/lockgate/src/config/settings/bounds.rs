@@ -107,7 +107,8 @@ pub(super) const WATCHES: Section = Section {
 
 pub(super) const EVENTS: Section = Section {
     name: "events",
-    meaning: "Events kept by this node for streams of session events (GET /v1/sessions/{session}/events).",
+    meaning: "Events kept by this node for streams of session events (GET /v1/sessions/{session}/events) \
+        and for the event feed.",
     settings: &[
         Setting {
             name: "events.backlog",
@@ -118,8 +119,9 @@ pub(super) const EVENTS: Section = Section {
             default: DefaultValue::Literal("32768"),
             sample: SampleForm::Default,
             reload: Reload::Restart,
-            meaning: "Events of all sessions kept for reconnecting clients, of this node or another one. A \
-                client that reconnects later gets the current state instead.",
+            meaning: "Events of all locks and sessions kept for reconnecting clients, of this node or another \
+                one, and for the event feed (GET /v1/events), which shows the latest 8192 of them. A client that \
+                reconnects later gets the current state instead.",
         },
         Setting {
             name: "events.backlog_bytes",
