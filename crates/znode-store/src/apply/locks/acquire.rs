@@ -157,10 +157,10 @@ pub(crate) fn join(
     let mut record = found
         .draft()
         .expect("only contenders of our own making can be joined");
-    if record.attempts.len() >= MAX_HOLDS {
+    if record.attempts().len() >= MAX_HOLDS {
         return Err(Refusal::TooManyHolds(wish.lock));
     }
-    record.attempts.push(attempt);
+    record.calls.push(attempt);
     record.lock_delay_ms = record.lock_delay_ms.max(wish.lock_delay_ms);
     contenders::rewrite(store, cx, &mut found, record);
     Ok(found)
