@@ -37,8 +37,9 @@ use crate::model::ids::{RequestId, SessionId};
 use crate::model::lock::LockCommand;
 use crate::model::refusal::{Limited, Refusal};
 use crate::model::reply::{Applied, Outcome, Reply};
-use crate::model::session::{SessionFate, Silence};
-use crate::sessions::{Session, request_cache};
+use crate::model::session::{SessionFate, Silence, Turn};
+use crate::sessions::request_cache::{self, CachedRequests};
+use crate::sessions::{Session, SessionRecord};
 use crate::store::Store;
 
 impl Store {
@@ -172,20 +173,23 @@ fn execute(
                     limit: store.limits.sessions,
                 });
             }
-            let remembered = store.sessions.empty_cache();
-            store.sessions.insert(
+            let record = SessionRecord {
                 session,
-                Session::new(
-                    password,
-                    timeout_ms,
-                    name,
-                    address,
-                    Principal::of(cx.caller),
-                    cx.now_ms,
-                    cx.zxid,
-                    remembered,
-                ),
-            );
+                password,
+                timeout_ms,
+                name,
+                address,
+                opened_at_ms: cx.now_ms,
+                owner: Principal::of(cx.caller),
+                turn: Turn {
+                    since: cx.zxid,
+                    number: 0,
+                },
+                heard_at: cx.zxid,
+                requests: CachedRequests::default(),
+            };
+            let opened = Session::of(record, store.sessions.empty_cache());
+            store.sessions.insert(session, opened);
             authorize::record_certificate(store, session, cx.caller);
             cx.events.push(Event::SessionOpened(session));
             Ok(Reply::SessionOpened { session, timeout_ms })

@@ -114,7 +114,7 @@ impl Restorer {
                         return Err(SnapshotError::Damaged("a session in it is newer than its state"));
                     }
                     let requests = core::mem::take(&mut record.requests);
-                    let mut session = Session::restored(record, store.sessions.empty_cache());
+                    let mut session = Session::of(record, store.sessions.empty_cache());
                     if !requests.is_nothing() {
                         Arc::make_mut(&mut session.remembered).restore(requests)?;
                     }
