@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use futures_util::future::BoxFuture;
 use observers::history::History;
-use observers::history_channel::HoldEventSender;
+use observers::history_channel::{HoldEventProgress, HoldEventReceiver, HoldEventSender};
 use observers::{Observers, ObserversConfig};
 use raft_log::sync::Mutex;
 use raft_log::{Disk, RealDisk};
@@ -105,7 +105,7 @@ impl Node {
             boot: random_u64(),
         };
         let (queue, proposals) = mpsc::unbounded_channel();
-        let (hold_events, history) = match keeps_history {
+        let (hold_events, history_input) = match keeps_history {
             true => {
                 let (sender, receiver, progress) = HoldEventSender::new();
                 (sender, Some((receiver, progress)))
@@ -122,17 +122,8 @@ impl Node {
             .with_counters(Arc::new(NodeCounters::new(&config.metrics)))
             .with_clock(storage.clock().clone());
         let replica = Arc::new(replica);
-        let history = history.map(|(receiver, progress)| {
-            let dir = config.raft.data_dir.join(HISTORY_DIR);
-            let bounds = config.history.bounds.clone();
-            let holders = Arc::downgrade(&replica);
-            History::start(dir, storage.disk_id().0, bounds, receiver, progress, holders)
-        });
-        let history = history.transpose().map_err(|source| StartError::Io {
-            what: "cannot start the thread of the lock history".to_owned(),
-            source,
-        })?;
-
+        let history = history_input.map(|input| start_history(&config, storage.disk_id().0, &replica, input));
+        let history = history.transpose()?;
         let (leadership, leader_questions) = leader::leadership(origin.boot);
         let (recorder, recorder_requests) = leader::recorder();
         let program = Program {
@@ -214,4 +205,20 @@ impl Node {
         tasks.spawn(self.clone().log_cluster_events());
         tasks.spawn(self.clone().refuse_when_failed());
     }
+}
+
+/// Starts the thread that writes the lock history from the events of holds.
+fn start_history(
+    config: &NodeConfig,
+    disk_id: [u8; 16],
+    replica: &Arc<Replica>,
+    (events, progress): (HoldEventReceiver, HoldEventProgress),
+) -> Result<History, StartError> {
+    let dir = config.raft.data_dir.join(HISTORY_DIR);
+    let bounds = config.history.bounds.clone();
+    let holders = Arc::downgrade(replica);
+    History::start(dir, disk_id, bounds, events, progress, holders).map_err(|source| StartError::Io {
+        what: "cannot start the thread of the lock history".to_owned(),
+        source,
+    })
 }
