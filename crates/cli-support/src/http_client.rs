@@ -9,6 +9,7 @@ use std::io;
 use std::time::Duration;
 
 use lock_client::Token;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use transport_security::{ClientTls, Stream};
@@ -319,19 +320,18 @@ fn parse(received: &[u8]) -> io::Result<Option<Response>> {
     }
 }
 
+/// Bytes that are escaped in a path: all but RFC 3986's unreserved characters and the slash.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');
+
 /// Percent-encodes a lock's name (or a znode's path) for a URL. Slashes stay, because they separate the
 /// levels of the hierarchy.
 pub fn encode_path(name: &str) -> String {
-    let mut encoded = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                encoded.push(char::from(byte));
-            }
-            _ => write!(encoded, "%{byte:02X}").expect("a String takes all that is written to it"),
-        }
-    }
-    encoded
+    utf8_percent_encode(name, ESCAPED).to_string()
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use serde::Deserialize;
 
 use crate::clock::{BootInstant, BootTimer};
@@ -58,127 +59,182 @@ fn interval(ttl: Duration) -> Duration {
 
 /// Renews the session until it is lost.
 pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
-    let silent_after = core.ttl / SILENT_AFTER;
-    let mut beats = FuturesUnordered::new();
-    // Time of the unanswered heartbeat to each server.
-    let mut unanswered: Vec<Option<BootInstant>> = vec![None; core.servers.count()];
-    let mut suspected = vec![false; core.servers.count()];
-    // Heartbeats to the other servers, to find the leader.
-    let mut leader_probes = FuturesUnordered::new();
-    let mut holdings = FuturesUnordered::new();
-    let mut pauses = Pauses::new();
-    let mut told_refusal = false;
-    // The answer to a heartbeat says whether the server leads.
-    let first_after = match core.servers.is_at_leader() {
-        true => Duration::ZERO,
-        false => interval(core.ttl),
-    };
-    let mut next_beat = BootInstant::now() + first_after;
-    loop {
-        let silences = unanswered.iter().zip(&suspected);
-        let next_silence = silences
-            .filter_map(|(sent, suspected)| sent.filter(|_| !suspected))
-            .map(|sent| sent + silent_after)
-            .min();
-        let doubtful_from = match core.life.refresh() {
-            SessionState::Lost(_) => break,
-            // Reported already.
-            SessionState::Uncertain => None,
-            SessionState::Confirmed => Some(core.life.doubtful_from()),
-        };
-        let wake_at = [
-            Some(next_beat),
-            next_silence,
-            doubtful_from,
-            Some(core.life.valid_until()),
-        ];
-        let wake_at = wake_at
-            .into_iter()
-            .flatten()
-            .min()
-            .expect("there is always a next heartbeat");
+    let mut renewal = Renewal::new(core.clone());
+    while let Some(wake_at) = renewal.wake_at() {
         tokio::select! {
             biased;
-            Some(Beat { server, sent, outcome }) = beats.next() => {
-                (unanswered[server], suspected[server]) = (None, false);
-                let renewed = match outcome {
-                    Outcome::Executed(body) => read::<Renewed>(&body),
-                    Outcome::Refused(refusal) => Err(refusal.into()),
-                    Outcome::NotExecuted(why) | Outcome::Uncertain(why) => Err(Error::Unavailable(why)),
-                    Outcome::Stopped => Err(Error::Stopped),
-                };
-                match renewed {
-                    Ok(renewed) => {
-                        core.note_renewed(server, sent, &renewed);
-                        let is_asked = server == core.servers.current();
-                        if core.servers.is_at_leader() && is_asked && !renewed.leads && leader_probes.is_empty() {
-                            let others = (0..core.servers.count()).filter(|&other| other != server);
-                            leader_probes.extend(others.map(|other| beat(core.clone(), other, silent_after)));
-                        }
-                        pauses = Pauses::new();
-                        told_refusal = false;
-                    }
-                    Err(Error::Refused(refusal)) if refusal.ends_session() => {
-                        core.life.lose(Loss::Expired);
-                        break;
-                    }
-                    // Every server would refuse. The token may be replaced before the next heartbeat, and the session lives on until its
-                    // TTL is over.
-                    Err(Error::Refused(refusal)) if refusal.is_of_the_caller() => {
-                        if !std::mem::replace(&mut told_refusal, true) {
-                            let why = refusal.detail;
-                            tracing::warn!(session = core.id, why, "heartbeats are refused, and the session ends with its time");
-                        }
-                    }
-                    Err(error) => {
-                        tracing::debug!(session = core.id, %error, "a heartbeat has failed");
-                        core.servers.suspect(server);
-                        next_beat = next_beat.min(BootInstant::now() + pauses.next());
-                    }
-                }
-            }
-            // A failed probe changes nothing.
-            Some(Beat { server, sent, outcome }) = leader_probes.next() => {
-                if let Outcome::Executed(body) = outcome && let Ok(renewed) = read::<Renewed>(&body) {
-                    core.note_renewed(server, sent, &renewed);
-                }
-            }
-            Some((asked, held)) = holdings.next() => note_holdings(&core, asked, held),
-            woken = timer.until(wake_at) => {
-                if let Err(error) = woken {
-                    // Without a timer the end of the TTL would not be reported.
+            Some(beat) = renewal.beats.next() => renewal.note_answer(beat),
+            Some(beat) = renewal.leader_probes.next() => renewal.note_probe(beat),
+            Some((asked, held)) = renewal.holdings.next() => note_holdings(&core, asked, held),
+            woken = timer.until(wake_at) => match woken {
+                Ok(()) => renewal.send_due(),
+                // Without a timer the end of the TTL would not be reported.
+                Err(error) => {
                     tracing::error!(session = core.id, %error, "the timer has failed, the session is given up");
                     core.life.lose(Loss::NoHeartbeat);
-                    break;
-                }
-                for (server, sent) in unanswered.iter().enumerate() {
-                    let silent = sent.is_some_and(|sent| (sent + silent_after).has_passed());
-                    if silent && !suspected[server] {
-                        suspected[server] = true;
-                        core.servers.suspect(server);
-                        next_beat = BootInstant::now();
-                    }
-                }
-                if !next_beat.has_passed() {
-                    continue;
-                }
-                next_beat = BootInstant::now() + interval(core.ttl);
-                let waited_at = (0..core.waits.len()).filter(|&server| core.waits[server].load(Ordering::Relaxed) > 0);
-                let mut servers: Vec<usize> = waited_at.collect();
-                servers.push(core.servers.current());
-                for server in servers {
-                    if unanswered[server].is_none() {
-                        unanswered[server] = Some(BootInstant::now());
-                        beats.push(beat(core.clone(), server, core.ttl));
-                    }
-                }
-                if holdings.is_empty() && core.life.holds_any() {
-                    holdings.push(ask_holdings(core.clone()));
                 }
             }
         }
     }
     tracing::debug!(session = core.id, loss = ?core.life.loss(), "the session is not renewed any more");
+}
+
+/// State of the task that renews a session.
+struct Renewal {
+    core: Arc<Core>,
+    next_beat: BootInstant,
+    /// Heartbeats without an answer yet.
+    beats: FuturesUnordered<BoxFuture<'static, Beat>>,
+    /// Time of the unanswered heartbeat to each server.
+    unanswered: Vec<Option<BootInstant>>,
+    /// Servers whose unanswered heartbeats are too old.
+    suspected: Vec<bool>,
+    /// Heartbeats to the other servers, to find the leader.
+    leader_probes: FuturesUnordered<BoxFuture<'static, Beat>>,
+    /// Question for the locks that the session holds.
+    holdings: FuturesUnordered<BoxFuture<'static, (BootInstant, Result<Holdings, Error>)>>,
+    pauses: Pauses,
+    /// True if the log has a warning about refusals since the last renewal.
+    told_refusal: bool,
+}
+
+impl Renewal {
+    fn new(core: Arc<Core>) -> Self {
+        // The answer to a heartbeat says whether the server leads.
+        let first_after = match core.servers.is_at_leader() {
+            true => Duration::ZERO,
+            false => interval(core.ttl),
+        };
+        Self {
+            next_beat: BootInstant::now() + first_after,
+            beats: FuturesUnordered::new(),
+            unanswered: vec![None; core.servers.count()],
+            suspected: vec![false; core.servers.count()],
+            leader_probes: FuturesUnordered::new(),
+            holdings: FuturesUnordered::new(),
+            pauses: Pauses::new(),
+            told_refusal: false,
+            core,
+        }
+    }
+
+    /// Time after which a server without an answer is suspected.
+    fn silent_after(&self) -> Duration {
+        self.core.ttl / SILENT_AFTER
+    }
+
+    /// Returns the time of the next step that no answer causes; `None` if the session is lost.
+    fn wake_at(&self) -> Option<BootInstant> {
+        let life = &self.core.life;
+        let doubtful_from = match life.refresh() {
+            SessionState::Lost(_) => return None,
+            // Reported already.
+            SessionState::Uncertain => None,
+            SessionState::Confirmed => Some(life.doubtful_from()),
+        };
+        let silences = self.unanswered.iter().zip(&self.suspected);
+        let next_silence = silences
+            .filter_map(|(sent, suspected)| sent.filter(|_| !suspected))
+            .map(|sent| sent + self.silent_after())
+            .min();
+        let steps = [
+            Some(self.next_beat),
+            next_silence,
+            doubtful_from,
+            Some(life.valid_until()),
+        ];
+        steps.into_iter().flatten().min()
+    }
+
+    fn note_answer(&mut self, beat: Beat) {
+        let Beat {
+            server,
+            sent,
+            outcome,
+        } = beat;
+        (self.unanswered[server], self.suspected[server]) = (None, false);
+        let renewed = match outcome {
+            Outcome::Executed(body) => read::<Renewed>(&body),
+            Outcome::Refused(refusal) => Err(refusal.into()),
+            Outcome::NotExecuted(why) | Outcome::Uncertain(why) => Err(Error::Unavailable(why)),
+            Outcome::Stopped => Err(Error::Stopped),
+        };
+        let core = &self.core;
+        match renewed {
+            Ok(renewed) => {
+                core.note_renewed(server, sent, &renewed);
+                let is_asked = server == core.servers.current();
+                if core.servers.is_at_leader() && is_asked && !renewed.leads && self.leader_probes.is_empty()
+                {
+                    let others = (0..core.servers.count()).filter(|&other| other != server);
+                    let within = self.silent_after();
+                    let probes = others.map(|other| beat_within(core, other, within));
+                    self.leader_probes.extend(probes);
+                }
+                self.pauses = Pauses::new();
+                self.told_refusal = false;
+            }
+            Err(Error::Refused(refusal)) if refusal.ends_session() => core.life.lose(Loss::Expired),
+            // Every server would refuse. The token may be replaced before the next heartbeat, and the session lives on until its
+            // TTL is over.
+            Err(Error::Refused(refusal)) if refusal.is_of_the_caller() => {
+                if !std::mem::replace(&mut self.told_refusal, true) {
+                    let why = refusal.detail;
+                    tracing::warn!(
+                        session = core.id,
+                        why,
+                        "heartbeats are refused, and the session ends with its time"
+                    );
+                }
+            }
+            Err(error) => {
+                tracing::debug!(session = core.id, %error, "a heartbeat has failed");
+                core.servers.suspect(server);
+                self.next_beat = self.next_beat.min(BootInstant::now() + self.pauses.next());
+            }
+        }
+    }
+
+    /// Takes the answer to a probe. A failed one changes nothing.
+    fn note_probe(&self, beat: Beat) {
+        if let Outcome::Executed(body) = beat.outcome
+            && let Ok(renewed) = read::<Renewed>(&body)
+        {
+            self.core.note_renewed(beat.server, beat.sent, &renewed);
+        }
+    }
+
+    /// Suspects servers that have not answered for too long, and sends the heartbeats that are due.
+    fn send_due(&mut self) {
+        for (server, sent) in self.unanswered.iter().enumerate() {
+            let silent = sent.is_some_and(|sent| (sent + self.silent_after()).has_passed());
+            if silent && !self.suspected[server] {
+                self.suspected[server] = true;
+                self.core.servers.suspect(server);
+                self.next_beat = BootInstant::now();
+            }
+        }
+        if !self.next_beat.has_passed() {
+            return;
+        }
+        let core = &self.core;
+        self.next_beat = BootInstant::now() + interval(core.ttl);
+        let waited_at =
+            (0..core.waits.len()).filter(|&server| core.waits[server].load(Ordering::Relaxed) > 0);
+        for server in waited_at.chain([core.servers.current()]) {
+            if self.unanswered[server].is_none() {
+                self.unanswered[server] = Some(BootInstant::now());
+                self.beats.push(beat_within(core, server, core.ttl));
+            }
+        }
+        if self.holdings.is_empty() && core.life.holds_any() {
+            self.holdings.push(ask_holdings(core.clone()).boxed());
+        }
+    }
+}
+
+fn beat_within(core: &Arc<Core>, server: usize, within: Duration) -> BoxFuture<'static, Beat> {
+    beat(core.clone(), server, within).boxed()
 }
 
 async fn beat(core: Arc<Core>, server: usize, within: Duration) -> Beat {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use hyper::Method;
+use hyper::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -324,9 +324,12 @@ fn judge(address: &str, Answer { status, body }: Answer) -> Outcome {
         return Outcome::Executed(body);
     }
     let Some(refusal) = Refusal::read(status, &body) else {
-        let text = String::from_utf8_lossy(&body);
-        let beginning: String = text.chars().take(80).collect();
-        return Outcome::Uncertain(format!("{address}: {status} {beginning}"));
+        // Its body is no text for people: proxies send a page of HTML.
+        let status =
+            StatusCode::from_u16(status).map_or_else(|_| status.to_string(), |status| status.to_string());
+        return Outcome::Uncertain(format!(
+            "{address}: {status}, not from a Lockgate server: a proxy may have sent it"
+        ));
     };
     let why = format!("{address}: {}", refusal.detail);
     match (status, refusal.code.word()) {
@@ -394,6 +397,25 @@ mod tests {
         // Answers of proxies are not definite.
         assert_eq!(outcome(404, "<html>nginx</html>"), "in doubt");
         assert_eq!(outcome(502, ""), "in doubt");
+    }
+
+    #[test]
+    fn answer_of_a_proxy_is_reported_by_its_status_without_its_page() {
+        for (status, body, reported) in [
+            (
+                502,
+                "<html><h1>Bad gateway, says nginx</h1></html>",
+                "s:1: 502 Bad Gateway,",
+            ),
+            (599, "", "s:1: 599 <unknown status code>,"),
+        ] {
+            let body = Bytes::copy_from_slice(body.as_bytes());
+            let Outcome::Uncertain(why) = judge("s:1", Answer { status, body }) else {
+                panic!("{status} is definite");
+            };
+            let rest = " not from a Lockgate server: a proxy may have sent it";
+            assert_eq!(why, format!("{reported}{rest}"));
+        }
     }
 
     #[test]

@@ -313,51 +313,13 @@ impl Builder {
     ///
     /// Panics outside of a tokio runtime, or on one without I/O or timers.
     pub async fn start(mut self) -> Result<Lockgate, StartError> {
-        let address = match self.http_listen {
-            HttpListen::Nowhere => None,
-            HttpListen::At(address) => Some(address),
-            HttpListen::AsMember => self
-                .config
-                .raft
-                .members
-                .get(&self.config.raft.node_id)
-                .map(|own| own.http.clone()),
-        };
-        let transport = match &self.tls {
-            Some(tls) => Some(Transport::new(
-                tls,
-                &self.config.raft.cluster,
-                self.config.raft.node_id,
-            )?),
-            None if self.insecure => None,
-            None => {
-                let admin = self.admin_listen.as_deref();
-                refuse_exposed(&self.config, address.as_deref(), self.zookeeper.listens(), admin).await?;
-                None
-            }
-        };
+        let transport = self.transport().await?;
         self.config.raft.tls = transport.as_ref().map(|transport| transport.peers.clone());
         // Ports first: an unreachable node should not take part in elections.
-        let http = match address {
-            None => None,
-            Some(address) => Some(
-                listen(&address)
-                    .await
-                    .map_err(|source| StartError::Http { address, source })?,
-            ),
-        };
-        let zookeeper_ports = self.zookeeper.bind().await?;
-        let zookeeper_addresses = zookeeper_ports.addresses();
-        let admin = match self.admin_listen {
-            None => None,
-            Some(address) => Some(
-                listen(&address)
-                    .await
-                    .map_err(|source| StartError::Administration { address, source })?,
-            ),
-        };
+        let ports = self.bind().await?;
         let address = |port: &Option<(TcpListener, SocketAddr)>| port.as_ref().map(|(_, address)| *address);
-        let (http_address, admin_address) = (address(&http), address(&admin));
+        let (http_address, admin_address) = (address(&ports.http), address(&ports.admin));
+        let zookeeper_addresses = ports.zookeeper.addresses();
         let bound = [
             http_address,
             zookeeper_addresses.main,
@@ -370,7 +332,11 @@ impl Builder {
         self.zookeeper
             .set_common(access_required, self.http.tracing.clone());
         let node = Node::start(self.config).await?;
-        let operator = http.is_some().then(|| create_operator_token(&node)).flatten();
+        let operator = ports
+            .http
+            .is_some()
+            .then(|| create_operator_token(&node))
+            .flatten();
         let operator = operator.map(|(file, token)| {
             self.http.operator = Some(token);
             file
@@ -382,7 +348,7 @@ impl Builder {
         let zookeeper = ZooKeeper::new(&node, self.zookeeper, zookeeper_addresses, transport.is_some());
         let mut registry = Registry::default();
         let mut port_metrics = vec![("http", self.http.meter.clone())];
-        if admin.is_some() {
+        if ports.admin.is_some() {
             port_metrics.push(("administration", self.admin.meter.clone()));
         }
         zookeeper.register(&mut registry, &mut port_metrics);
@@ -392,39 +358,35 @@ impl Builder {
         if let Some(address) = http_address
             && access_required
         {
-            let stop = CancellationToken::new();
             let own = node.config().raft.members.get(&node.id());
             let notice = SetupNotice {
                 address,
                 advertised_address: own.map(|own| own.http.clone()).filter(|_| transport.is_some()),
                 operator: operator.as_ref().map(|file| file.path().to_owned()),
             };
-            front_ends.push(FrontEnd {
-                task: tokio::spawn(notice.log_until_secured(node.clone(), stop.clone())),
-                stop,
-            });
+            front_ends.push(FrontEnd::spawn(|stop| {
+                notice.log_until_secured(node.clone(), stop)
+            }));
         }
         let in_process = InProcess::new(router.clone(), http_bounds.clone());
         let administration = http::administration(router.clone());
-        let admin = admin.map(|(listener, _)| (listener, administration, admin_bounds.clone(), None));
-        let http = http.map(|(listener, _)| (listener, router, http_bounds.clone(), Some(node.clone())));
+        let admin = ports
+            .admin
+            .map(|(listener, _)| (listener, administration, admin_bounds.clone(), None));
+        let http = ports
+            .http
+            .map(|(listener, _)| (listener, router, http_bounds.clone(), Some(node.clone())));
         for (listener, router, config, busy) in [http, admin].into_iter().flatten() {
-            let stop = CancellationToken::new();
-            let stopped = stop.clone().cancelled_owned();
-            front_ends.push(FrontEnd {
-                stop,
-                task: tokio::spawn(http::serve(listener, router, config, tls.clone(), busy, stopped)),
-            });
+            let tls = tls.clone();
+            front_ends.push(FrontEnd::spawn(|stop| {
+                http::serve(listener, router, config, tls, busy, stop.cancelled_owned())
+            }));
         }
         let tls = transport.as_ref().map(|transport| transport.zookeeper.clone());
-        let serving = zookeeper.serve(zookeeper_ports, tls, self.insecure);
+        let serving = zookeeper.serve(ports.zookeeper, tls, self.insecure);
         front_ends.extend(serving.into_iter().map(|(stop, task)| FrontEnd { stop, task }));
         if let Some(transport) = &transport {
-            let stop = CancellationToken::new();
-            front_ends.push(FrontEnd {
-                task: tokio::spawn(transport.follow(stop.clone())),
-                stop,
-            });
+            front_ends.push(FrontEnd::spawn(|stop| transport.follow(stop)));
         }
         Ok(Lockgate {
             in_process,
@@ -446,6 +408,68 @@ impl Builder {
     }
 }
 
+/// Ports of the front ends, open and not served yet.
+struct Ports {
+    http: Option<(TcpListener, SocketAddr)>,
+    zookeeper: zookeeper::Bound,
+    admin: Option<(TcpListener, SocketAddr)>,
+}
+
+impl Builder {
+    /// Returns the address of HTTP, as it is configured.
+    fn http_address(&self) -> Option<&str> {
+        let raft = &self.config.raft;
+        match &self.http_listen {
+            HttpListen::Nowhere => None,
+            HttpListen::At(address) => Some(address.as_str()),
+            HttpListen::AsMember => raft.members.get(&raft.node_id).map(|own| own.http.as_str()),
+        }
+    }
+
+    /// Reads the certificates. Without any, the node must be insecure or listen where no other machine reaches it.
+    async fn transport(&self) -> Result<Option<Transport>, StartError> {
+        let raft = &self.config.raft;
+        match &self.tls {
+            Some(tls) => Ok(Some(Transport::new(tls, &raft.cluster, raft.node_id)?)),
+            None if self.insecure => Ok(None),
+            None => {
+                let (http, admin) = (self.http_address(), self.admin_listen.as_deref());
+                refuse_exposed(&self.config, http, self.zookeeper.listens(), admin).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn bind(&self) -> Result<Ports, StartError> {
+        let http = listen(self.http_address(), |address, source| StartError::Http {
+            address,
+            source,
+        });
+        let http = http.await?;
+        let zookeeper = self.zookeeper.bind().await?;
+        let admin = listen(self.admin_listen.as_deref(), |address, source| {
+            StartError::Administration { address, source }
+        });
+        let admin = admin.await?;
+        Ok(Ports {
+            http,
+            zookeeper,
+            admin,
+        })
+    }
+}
+
+impl FrontEnd {
+    /// Spawns a task that ends with the token.
+    fn spawn<F: Future<Output = ()> + Send + 'static>(run: impl FnOnce(CancellationToken) -> F) -> Self {
+        let stop = CancellationToken::new();
+        Self {
+            task: tokio::spawn(run(stop.clone())),
+            stop,
+        }
+    }
+}
+
 /// Writes the operator's token. A node that has no space or permission to write it starts all the same,
 /// because others depend on it.
 fn create_operator_token(node: &Node) -> Option<(OperatorFile, OperatorToken)> {
@@ -456,10 +480,21 @@ fn create_operator_token(node: &Node) -> Option<(OperatorFile, OperatorToken)> {
     .ok()
 }
 
-async fn listen(address: &str) -> io::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(address).await?;
-    let address = listener.local_addr()?;
-    Ok((listener, address))
+async fn listen(
+    address: Option<&str>,
+    error: impl FnOnce(String, io::Error) -> StartError,
+) -> Result<Option<(TcpListener, SocketAddr)>, StartError> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let bind = async {
+        let listener = TcpListener::bind(address).await?;
+        let bound = listener.local_addr()?;
+        Ok::<_, io::Error>((listener, bound))
+    };
+    bind.await
+        .map(Some)
+        .map_err(|source| error(address.to_owned(), source))
 }
 
 impl std::fmt::Debug for Lockgate {

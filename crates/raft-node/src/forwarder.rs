@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::application::Application;
@@ -24,8 +26,8 @@ use fault_injection::fail_step;
 /// Maximum number of batches in transit to a leader.
 const MAX_IN_FLIGHT: usize = 16;
 
-/// Pause before a rejected proposal is sent again, unless a new leader is known earlier. A rejection is
-/// quick, and the leader may have to regain its quorum.
+/// Pause before a rejected proposal is sent again. A rejection is quick, and the leader may have to regain its
+/// quorum.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 type NumberedCommand = (u64, Bytes);
@@ -49,6 +51,99 @@ pub struct Forwarder {
     pub timeout: Duration,
 }
 
+impl Forwarder {
+    /// Sends queued proposals until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        let task = ForwarderTask {
+            dependencies: self,
+            waiting: BTreeMap::new(),
+            in_flight: FuturesUnordered::new(),
+            paused_until: None,
+        };
+        task.run(stop).await;
+    }
+
+    async fn send_to_own_batcher(
+        &self,
+        term: u64,
+        numbers: Vec<u64>,
+        envelopes: Vec<Bytes>,
+    ) -> BoxFuture<'static, ForwardOutcome> {
+        let outcome = self.proposal_queue.enqueue(term, envelopes).await;
+        async move {
+            match outcome.await {
+                Ok(Ok(declined)) => ForwardOutcome::Settled(numbers, declined),
+                Ok(Err(_)) => ForwardOutcome::Refused(numbers),
+                Err(_) => ForwardOutcome::InDoubt,
+            }
+        }
+        .boxed()
+    }
+
+    async fn send_to_peer(
+        &self,
+        leader: NodeId,
+        term: u64,
+        numbers: Vec<u64>,
+        envelopes: Vec<Bytes>,
+    ) -> BoxFuture<'static, ForwardOutcome> {
+        let connection = self.peers.connection(leader, Purpose::Traffic);
+        let timeout = self.timeout;
+        let sent = connection.send(PeerRequest::Forward { term, envelopes }).await;
+        async move {
+            let answer = match sent {
+                Ok(answer) => connection.answer(answer, timeout).await,
+                Err(error) => Err(error),
+            };
+            match answer {
+                Ok(PeerResponse::Forward(Ok(declined))) => ForwardOutcome::Settled(numbers, declined),
+                Ok(PeerResponse::Forward(Err(_))) => ForwardOutcome::Refused(numbers),
+                Err(PeerConnectionError::NotSent(_)) => ForwardOutcome::Refused(numbers),
+                Ok(_) | Err(PeerConnectionError::NoAnswer(_)) => ForwardOutcome::InDoubt,
+            }
+        }
+        .boxed()
+    }
+}
+
+/// State of the forwarder: the step that it may take next. In every state but [`State::Sending`], which ends with
+/// one batch, it also takes the outcomes of batches, and notices a new leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No leader is known, or as many batches as may be are in transit: new proposals stay queued.
+    Blocked,
+    /// A batch was not applied: new proposals stay queued until this time.
+    Paused(Instant),
+    /// All proposals are sent: the next one is sent when it comes.
+    Idle,
+    /// The first waiting proposals are sent to the leader of a term.
+    Sending { leader: NodeId, term: u64 },
+}
+
+impl State {
+    fn of(view: LeaderView, paused_until: Option<Instant>, in_flight: usize, has_waiting: bool) -> Self {
+        match (view.leader, paused_until) {
+            (_, Some(until)) => Self::Paused(until),
+            (Some(_), None) if in_flight >= MAX_IN_FLIGHT => Self::Blocked,
+            (Some(leader), None) if has_waiting => Self::Sending {
+                leader,
+                term: view.term,
+            },
+            (Some(_), None) => Self::Idle,
+            (None, None) => Self::Blocked,
+        }
+    }
+}
+
+/// Event that ends a state other than [`State::Sending`].
+enum Event {
+    Proposal(NumberedCommand),
+    Outcome(ForwardOutcome),
+    LeaderChanged,
+    PauseEnded,
+}
+
+/// Outcome of a batch.
 enum ForwardOutcome {
     /// Applied, except for the proposals that the leader declined. The apply loop reports the outcome of each
     /// of the others.
@@ -59,95 +154,99 @@ enum ForwardOutcome {
     InDoubt,
 }
 
-impl Forwarder {
-    /// Sends queued proposals until `stop`.
-    pub async fn run(mut self, stop: CancellationToken) {
-        let mut in_flight = FuturesUnordered::new();
-        let mut waiting = BTreeMap::new();
-        let mut backoff = Box::pin(tokio::time::sleep(Duration::ZERO));
+struct ForwarderTask {
+    dependencies: Forwarder,
+    /// Proposals to send, the oldest first. Those that returned have smaller numbers than new ones.
+    waiting: BTreeMap<u64, Bytes>,
+    /// Batches in transit.
+    in_flight: FuturesUnordered<BoxFuture<'static, ForwardOutcome>>,
+    paused_until: Option<Instant>,
+}
+
+impl ForwarderTask {
+    async fn run(mut self, stop: CancellationToken) {
         loop {
-            let view = *self.leader.borrow_and_update();
-            let ready = view.leader.is_some() && backoff.is_elapsed() && in_flight.len() < MAX_IN_FLIGHT;
-            tokio::select! {
-                () = std::future::ready(()), if ready && !waiting.is_empty() => {}
-                proposal = self.queue.recv(), if ready && waiting.is_empty() => match proposal {
-                    Some((number, envelope)) => {
-                        waiting.insert(number, envelope);
+            match self.state() {
+                State::Sending { leader, term } => self.send_batch(leader, term).await,
+                state => match self.next_event(state, &stop).await {
+                    Some(Event::Proposal((number, envelope))) => {
+                        self.waiting.insert(number, envelope);
                     }
+                    Some(Event::Outcome(outcome)) => self.take_outcome(outcome),
+                    Some(Event::LeaderChanged) => {}
+                    Some(Event::PauseEnded) => self.paused_until = None,
                     None => return,
                 },
-                Some(outcome) = in_flight.next() => {
-                    match outcome {
-                        ForwardOutcome::Settled(numbers, declined) => self.application.settle(&numbers, &declined),
-                        ForwardOutcome::Refused(numbers) => {
-                            self.application.retry(&numbers);
-                            backoff.as_mut().reset(tokio::time::Instant::now() + RETRY_PAUSE);
-                        }
-                        // If the term has already ended on this node, no later event returns these proposals
-                        // to the queue.
-                        ForwardOutcome::InDoubt => {
-                            self.application.retry_lost();
-                            backoff.as_mut().reset(tokio::time::Instant::now() + RETRY_PAUSE);
-                        }
-                    }
-                    continue;
-                }
-                () = &mut backoff, if !backoff.is_elapsed() => continue,
-                changed = self.leader.changed() => match changed {
-                    Ok(()) => continue,
-                    Err(_) => return,
-                },
-                () = stop.cancelled() => return,
-            }
-            let Some(leader) = view.leader else {
-                continue;
-            };
-            // Lets other tasks queue their proposals first: larger batches mean fewer messages, entries and
-            // syncs.
-            tokio::task::yield_now().await;
-            while let Ok((number, envelope)) = self.queue.try_recv() {
-                waiting.insert(number, envelope);
-            }
-            let mut proposals = take_batch(&mut waiting);
-            self.application.mark_sent(view.term, &mut proposals);
-            if proposals.is_empty() {
-                continue;
-            }
-            fail_step!(async "submit::before_send");
-            let (numbers, envelopes): (Vec<u64>, Vec<Bytes>) = proposals.into_iter().unzip();
-            // The batch takes its place in the leader's queue here, in order; outcomes may arrive in any
-            // order.
-            if leader == self.node {
-                let outcome = self.proposal_queue.enqueue(view.term, envelopes).await;
-                in_flight.push(futures_util::future::Either::Left(async move {
-                    match outcome.await {
-                        Ok(Ok(declined)) => ForwardOutcome::Settled(numbers, declined),
-                        Ok(Err(_)) => ForwardOutcome::Refused(numbers),
-                        Err(_) => ForwardOutcome::InDoubt,
-                    }
-                }));
-            } else {
-                let connection = self.peers.connection(leader, Purpose::Traffic);
-                let timeout = self.timeout;
-                let request = PeerRequest::Forward {
-                    term: view.term,
-                    envelopes,
-                };
-                let sent = connection.send(request).await;
-                in_flight.push(futures_util::future::Either::Right(async move {
-                    let answer = match sent {
-                        Ok(answer) => connection.answer(answer, timeout).await,
-                        Err(error) => Err(error),
-                    };
-                    match answer {
-                        Ok(PeerResponse::Forward(Ok(declined))) => ForwardOutcome::Settled(numbers, declined),
-                        Ok(PeerResponse::Forward(Err(_))) => ForwardOutcome::Refused(numbers),
-                        Err(PeerConnectionError::NotSent(_)) => ForwardOutcome::Refused(numbers),
-                        Ok(_) | Err(PeerConnectionError::NoAnswer(_)) => ForwardOutcome::InDoubt,
-                    }
-                }));
             }
         }
+    }
+
+    fn state(&mut self) -> State {
+        let view = *self.dependencies.leader.borrow_and_update();
+        State::of(
+            view,
+            self.paused_until,
+            self.in_flight.len(),
+            !self.waiting.is_empty(),
+        )
+    }
+
+    /// Waits for the event that ends the state. Returns `None` at the end of the node.
+    async fn next_event(&mut self, state: State, stop: &CancellationToken) -> Option<Event> {
+        let Forwarder { leader, queue, .. } = &mut self.dependencies;
+        tokio::select! {
+            proposal = queue.recv(), if state == State::Idle => proposal.map(Event::Proposal),
+            () = pause(state) => Some(Event::PauseEnded),
+            Some(outcome) = self.in_flight.next() => Some(Event::Outcome(outcome)),
+            changed = leader.changed() => changed.ok().map(|()| Event::LeaderChanged),
+            () = stop.cancelled() => None,
+        }
+    }
+
+    /// Reports the outcome of a batch. Proposals that were not applied return to the queue.
+    fn take_outcome(&mut self, outcome: ForwardOutcome) {
+        let application = &self.dependencies.application;
+        match outcome {
+            ForwardOutcome::Settled(numbers, declined) => {
+                application.settle(&numbers, &declined);
+                return;
+            }
+            ForwardOutcome::Refused(numbers) => application.retry(&numbers),
+            // If the term has already ended on this node, no later event returns these proposals to the queue.
+            ForwardOutcome::InDoubt => application.retry_lost(),
+        }
+        self.paused_until = Some(Instant::now() + RETRY_PAUSE);
+    }
+
+    /// Sends the first proposals. The batch takes its place in the leader's queue here, in order; outcomes may
+    /// arrive in any order.
+    async fn send_batch(&mut self, leader: NodeId, term: u64) {
+        // Lets other tasks queue their proposals first: larger batches mean fewer messages, entries and syncs.
+        tokio::task::yield_now().await;
+        while let Ok((number, envelope)) = self.dependencies.queue.try_recv() {
+            self.waiting.insert(number, envelope);
+        }
+        let mut proposals = take_batch(&mut self.waiting);
+        self.dependencies.application.mark_sent(term, &mut proposals);
+        if proposals.is_empty() {
+            return;
+        }
+        fail_step!(async "submit::before_send");
+        let (numbers, envelopes) = proposals.into_iter().unzip();
+        let forwarder = &self.dependencies;
+        let outcome = match leader == forwarder.node {
+            true => forwarder.send_to_own_batcher(term, numbers, envelopes).await,
+            false => forwarder.send_to_peer(leader, term, numbers, envelopes).await,
+        };
+        self.in_flight.push(outcome);
+    }
+}
+
+/// Waits until the pause of the state ends; never completes in another state.
+async fn pause(state: State) {
+    match state {
+        State::Paused(until) => tokio::time::sleep_until(until).await,
+        State::Blocked | State::Idle | State::Sending { .. } => std::future::pending().await,
     }
 }
 
@@ -168,6 +267,33 @@ fn take_batch(waiting: &mut BTreeMap<u64, Bytes>) -> Vec<NumberedCommand> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn proposals_are_sent_to_a_known_leader_unless_paused_or_full() {
+        let view = |leader| LeaderView { term: 7, leader };
+        let until = Instant::now();
+        for (leader, paused_until, in_flight, has_waiting, expected) in [
+            (Some(2), None, 0, false, State::Idle),
+            (
+                Some(2),
+                None,
+                MAX_IN_FLIGHT - 1,
+                true,
+                State::Sending { leader: 2, term: 7 },
+            ),
+            (Some(2), None, MAX_IN_FLIGHT, true, State::Blocked),
+            (Some(2), None, MAX_IN_FLIGHT, false, State::Blocked),
+            (Some(2), Some(until), 0, true, State::Paused(until)),
+            (None, Some(until), 0, true, State::Paused(until)),
+            (None, None, 0, true, State::Blocked),
+        ] {
+            let state = State::of(view(leader), paused_until, in_flight, has_waiting);
+            assert_eq!(
+                state, expected,
+                "{leader:?} {paused_until:?} {in_flight} {has_waiting}"
+            );
+        }
+    }
 
     #[test]
     fn returned_calls_are_sent_before_later_ones() {

@@ -4,8 +4,17 @@
 use std::fmt;
 use std::str::FromStr;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
 /// Prefix of all names of this form.
 pub(crate) const SCHEME: &str = "lockgate://";
+
+/// Bytes that are escaped in the name of a cluster: all but RFC 3986's unreserved characters.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// Name of a node in certificates.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,16 +32,8 @@ pub struct NameError;
 
 impl fmt::Display for PeerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(SCHEME)?;
-        for byte in self.cluster.bytes() {
-            match byte {
-                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                    write!(f, "{}", char::from(byte))?;
-                }
-                _ => write!(f, "%{byte:02X}")?,
-            }
-        }
-        write!(f, "/node/{}", self.node)
+        let cluster = utf8_percent_encode(&self.cluster, ESCAPED);
+        write!(f, "{SCHEME}{cluster}/node/{}", self.node)
     }
 }
 
@@ -43,35 +44,19 @@ impl FromStr for PeerName {
         let rest = text.strip_prefix(SCHEME).ok_or(NameError)?;
         let (cluster, node) = rest.split_once("/node/").ok_or(NameError)?;
         let name = Self {
-            cluster: decoded(cluster)
-                .filter(|name| !name.is_empty())
-                .ok_or(NameError)?,
+            cluster: percent_decode_str(cluster)
+                .decode_utf8()
+                .map_err(|_| NameError)?
+                .into_owned(),
             node: node.parse().map_err(|_| NameError)?,
         };
         // Rejects other spellings: leading zeros, a plus sign, lower-case hexadecimal digits in an escape,
-        // unnecessary escapes.
-        match name.node > 0 && name.to_string() == text {
+        // unnecessary escapes, a percent sign without digits.
+        match name.node > 0 && !name.cluster.is_empty() && name.to_string() == text {
             true => Ok(name),
             false => Err(NameError),
         }
     }
-}
-
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        match first {
-            b'%' => {
-                let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-                bytes.push(u8::from_str_radix(digits, 16).ok()?);
-                rest = &rest[2..];
-            }
-            other => bytes.push(*other),
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
@@ -112,6 +97,9 @@ mod tests {
             "lockgate://g%c3%a4te/node/3",
             "lockgate://%ff/node/3",
             "lockgate://%+1/node/3",
+            "lockgate://%/node/3",
+            "lockgate://%4/node/3",
+            "lockgate://%zz/node/3",
             "LOCKGATE://local/node/3",
             "https://local/node/3",
             " lockgate://local/node/3",

@@ -56,7 +56,10 @@ pub(crate) struct Connection {
     config: CachedConfig,
     client: Arc<Client>,
     session: SessionId,
-    next_turn: Turn,
+    /// Position from which on this connection is the session's current one.
+    since: Zxid,
+    /// Number of writes of this connection whose turns the state has counted.
+    counted_writes: u64,
     identities: ClientIdentities,
     watches: WatchConnection,
     keepalive: SessionKeepalive,
@@ -137,10 +140,8 @@ impl Connection {
             config: front.cached_config(),
             client: client.clone(),
             session: session.id,
-            next_turn: Turn {
-                since: session.since,
-                number: 0,
-            },
+            since: session.since,
+            counted_writes: 0,
             identities,
             watches,
             keepalive: SessionKeepalive::new(front.node().clone(), session.id, caller, session.timeout),
@@ -519,7 +520,10 @@ impl Connection {
         permit: AdmissionPermit,
         reply: WriteReply,
     ) -> Result<(), Broken> {
-        let turn = self.next_turn;
+        let turn = Turn {
+            since: self.since,
+            number: self.counted_writes + self.outstanding.pending_writes(),
+        };
         let request = znode_store::Request {
             session: Some(self.session),
             request_id: None,
@@ -528,7 +532,6 @@ impl Connection {
         };
         let node = self.front.node();
         let proposal = trace::within(received.traced.as_deref(), || node.submit_in(request, permit))?;
-        self.next_turn.number += 1;
         self.outstanding
             .add_pending(xid, received, PendingOutcome::Write(proposal, reply));
         Ok(())
@@ -563,14 +566,15 @@ impl Connection {
     fn finish(&mut self, xid: i32, received: Received, completed: Completed) -> Result<(), Broken> {
         match completed {
             Completed::Write(Ok(applied), reply) => {
+                self.counted_writes += 1;
                 self.keepalive.confirmed();
                 self.answer_write(xid, received, applied, reply)
             }
-            // The write was not executed, so its turn can be used again, unless later writes are pending.
+            // The write was not executed, so the next write gets its turn. Later writes that are pending have
+            // theirs already.
             Completed::Write(Err(ProposeError::Unavailable(unavailable)), _)
-                if unavailable.read_only && !self.outstanding.has_writes() =>
+                if unavailable.read_only && self.outstanding.pending_writes() == 0 =>
             {
-                self.next_turn.number -= 1;
                 self.answer(xid, received, self.position(), Err(ErrorCode::SYSTEM_ERROR))
             }
             // The outcome is unknown, and the client has to find out, as with any ZooKeeper.

@@ -70,6 +70,7 @@ pub(crate) enum Completed {
 #[derive(Default)]
 pub(crate) struct Outstanding {
     pending: VecDeque<PendingRequest>,
+    pending_writes: u64,
     waiting: VecDeque<WaitingRequest>,
     waiting_bytes: usize,
 }
@@ -98,14 +99,14 @@ impl Outstanding {
         !self.waiting.is_empty()
     }
 
-    /// Returns whether a write is pending.
-    pub fn has_writes(&self) -> bool {
-        let is_write = |one: &PendingRequest| matches!(one.outcome, PendingOutcome::Write(..));
-        self.pending.iter().any(is_write)
+    /// Returns the number of writes that are pending.
+    pub fn pending_writes(&self) -> u64 {
+        self.pending_writes
     }
 
     /// Appends a request that was started.
     pub fn add_pending(&mut self, xid: i32, received: Received, outcome: PendingOutcome) {
+        self.pending_writes += u64::from(matches!(outcome, PendingOutcome::Write(..)));
         self.pending.push_back(PendingRequest {
             xid,
             received,
@@ -167,7 +168,10 @@ impl Outstanding {
             outcome,
         } = first.expect("the first request exists");
         let completed = match (ready, outcome) {
-            (Ready::Write(outcome), PendingOutcome::Write(_, reply)) => Completed::Write(outcome, reply),
+            (Ready::Write(outcome), PendingOutcome::Write(_, reply)) => {
+                self.pending_writes -= 1;
+                Completed::Write(outcome, reply)
+            }
             (Ready::Sync(passed), PendingOutcome::Sync(path, _)) => Completed::Sync(passed, path),
             (_, PendingOutcome::Known(outcome)) => Completed::Known(outcome),
             (_, PendingOutcome::Auth(code)) => Completed::Auth(code),

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use axum::http::Uri;
+use percent_encoding::percent_decode_str;
 use znode_store::LockName;
 
 use super::problem::Problem;
@@ -23,28 +24,15 @@ pub enum BadEncoding {
 
 /// Decodes percent-encoding. A `+` stays a plus: it means a space in forms and queries only.
 pub fn decode(raw: &str) -> Result<Cow<'_, str>, BadEncoding> {
-    let Some(first) = raw.find('%') else {
-        return Ok(Cow::Borrowed(raw));
-    };
-    let mut bytes = raw.as_bytes()[..first].to_vec();
-    let mut rest = raw[first..].bytes();
-    while let Some(byte) = rest.next() {
-        let byte = match byte {
-            b'%' => match (rest.next().and_then(hex), rest.next().and_then(hex)) {
-                (Some(high), Some(low)) => high << 4 | low,
-                _ => return Err(BadEncoding::Digits),
-            },
-            plain => plain,
-        };
-        bytes.push(byte);
+    // The library takes a `%` without digits as it is.
+    let mut after_percents = raw.as_bytes().split(|byte| *byte == b'%').skip(1);
+    let has_digits = |after: &[u8]| after.len() >= 2 && after[..2].iter().all(u8::is_ascii_hexdigit);
+    if !after_percents.all(has_digits) {
+        return Err(BadEncoding::Digits);
     }
-    String::from_utf8(bytes)
-        .map(Cow::Owned)
+    percent_decode_str(raw)
+        .decode_utf8()
         .map_err(|_| BadEncoding::NotUtf8)
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
 /// Operation on a lock: the last segment of its URL.
@@ -163,7 +151,9 @@ mod tests {
         ] {
             assert_eq!(decode(raw).as_deref(), Ok(plain), "{raw}");
         }
-        for raw in ["%", "a%", "%4", "%4g", "%-1", "%+1"] {
+        for raw in [
+            "%", "a%", "%4", "%4g", "%-1", "%+1", "%%41", "%4%41", "%41%", "%ff%", "%é",
+        ] {
             assert_eq!(decode(raw), Err(BadEncoding::Digits), "{raw}");
         }
         for raw in ["%ff", "%C3", "%C3x", "%ED%A0%80"] {

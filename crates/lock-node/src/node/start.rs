@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use futures_util::future::BoxFuture;
 use observers::history::History;
+use observers::journal::HistoryReader;
 use observers::{Observers, ObserversConfig};
 use raft_log::sync::Mutex;
 use raft_log::{Disk, RealDisk};
@@ -115,17 +116,8 @@ impl Node {
             .with_counters(Arc::new(NodeCounters::new(&config.metrics)))
             .with_clock(storage.clock().clone());
         let replica = Arc::new(replica);
-        let history = history.map(|reader| {
-            let dir = config.raft.data_dir.join(HISTORY_DIR);
-            let bounds = config.history.bounds.clone();
-            let holders = Arc::downgrade(&replica);
-            History::start(dir, storage.disk_id().0, bounds, reader, holders)
-        });
-        let history = history.transpose().map_err(|source| StartError::Io {
-            what: "cannot start the thread of the lock history".to_owned(),
-            source,
-        })?;
-
+        let history = history.map(|reader| start_history(&config, storage.disk_id().0, &replica, reader));
+        let history = history.transpose()?;
         let (leadership, leader_questions) = leader::leadership(origin.boot);
         let (recorder, recorder_requests) = leader::recorder();
         let program = Program {
@@ -207,4 +199,20 @@ impl Node {
         tasks.spawn(self.clone().log_cluster_events());
         tasks.spawn(self.clone().refuse_when_failed());
     }
+}
+
+/// Starts the thread that writes the lock history from the events of holds.
+fn start_history(
+    config: &NodeConfig,
+    disk_id: [u8; 16],
+    replica: &Arc<Replica>,
+    reader: HistoryReader,
+) -> Result<History, StartError> {
+    let dir = config.raft.data_dir.join(HISTORY_DIR);
+    let bounds = config.history.bounds.clone();
+    let holders = Arc::downgrade(replica);
+    History::start(dir, disk_id, bounds, reader, holders).map_err(|source| StartError::Io {
+        what: "cannot start the thread of the lock history".to_owned(),
+        source,
+    })
 }

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lock_api::http::HttpConfig;
-use lock_node::{AdmissionConfig, NodeConfig};
+use lock_node::{AdmissionConfig, DiskConfig, NodeConfig, RaftNodeConfig, SnapshotConfig};
 use zk_front::FourLetterWord;
 use zk_front::ZkConfig;
 
@@ -202,23 +202,61 @@ impl SettingsReader<'_> {
             Some(address) => self.address("http_listen", address),
             None => own_http.unwrap_or_default(),
         };
+        let zookeeper_listen = self.zookeeper_listen(&http_listen);
+        let zookeeper_plain_listen = self.optional_address("zookeeper_plain_listen");
+        let admin_listen = self.optional_address("admin_listen");
+        let mut node = NodeConfig::new(node_id, cluster, members, data_dir);
+        node.raft.join = join.unwrap_or(node.raft.join);
+        self.replication(&mut node.raft);
+        self.snapshots(&mut node.raft.snapshots);
+        self.disk(&mut node.raft.disk);
+        self.size("disk.segment_bytes", &mut node.raft.log.segment_bytes);
+        self.state(&mut node);
+        self.observers(&mut node);
+        self.load(&mut node.admission);
+        self.history_and_metrics(&mut node);
+        let mut workers = default_workers();
+        self.size("workers", &mut workers);
+        let pid_file = self.text("pid_file").map(|path| base.join(path));
+        let http = self.http();
+        let mut admin = HttpConfig::administration();
+        self.size("admin.max_connections", &mut admin.max_connections);
+        admin.max_connections_per_address = admin.max_connections;
+        admin.paths = http.paths;
+        ServeConfig {
+            node,
+            http_listen,
+            zookeeper_listen,
+            zookeeper_plain_listen,
+            admin_listen,
+            workers,
+            pid_file,
+            http,
+            zookeeper: self.zookeeper(),
+            admin,
+            insecure: self.flag("insecure").unwrap_or(false),
+            access_required: self.flag("access.required"),
+            tls: self.tls(base),
+            log: self.log(),
+            traces: self.traces(),
+        }
+    }
 
-        let zookeeper_listen = match self.text("zookeeper_listen") {
+    /// Reads the address for clients of ZooKeeper. It is beside that for HTTP by default, for the same clients.
+    fn zookeeper_listen(&mut self, http_listen: &str) -> Option<String> {
+        match self.text("zookeeper_listen") {
             Some(text) if text == NOT_SERVED => None,
             Some(address) => Some(self.address("zookeeper_listen", address)),
-            // Beside HTTP, for the same clients.
             None => http_listen
                 .rsplit_once(':')
                 .map(|(host, _)| format!("{host}:{ZOOKEEPER_PORT}")),
-        };
+        }
+    }
 
-        let zookeeper_plain_listen = self.optional_address("zookeeper_plain_listen");
-        let admin_listen = self.optional_address("admin_listen");
-
-        let mut node = NodeConfig::new(node_id, cluster, members, data_dir);
-        node.raft.join = join.unwrap_or(node.raft.join);
+    /// Reads the settings of replication.
+    fn replication(&mut self, raft: &mut RaftNodeConfig) {
         if let Some(address) = self.text("peer_listen") {
-            node.raft.peer_listen = match address.parse() {
+            raft.peer_listen = match address.parse() {
                 Ok(address) => Some(address),
                 Err(_) => self.error(
                     "peer_listen",
@@ -226,37 +264,41 @@ impl SettingsReader<'_> {
                 ),
             };
         }
-        self.duration("propose_timeout_ms", &mut node.raft.propose_timeout);
+        self.duration("propose_timeout_ms", &mut raft.propose_timeout);
 
-        self.duration("raft.heartbeat_ms", &mut node.raft.timing.heartbeat);
-        self.duration("raft.election_min_ms", &mut node.raft.timing.election_min);
-        self.duration("raft.election_max_ms", &mut node.raft.timing.election_max);
+        self.duration("raft.heartbeat_ms", &mut raft.timing.heartbeat);
+        self.duration("raft.election_min_ms", &mut raft.timing.election_min);
+        self.duration("raft.election_max_ms", &mut raft.timing.election_max);
+    }
 
-        self.positive("snapshots.every_entries", &mut node.raft.snapshots.every_entries);
-        self.positive("snapshots.every_bytes", &mut node.raft.snapshots.every_bytes);
+    /// Reads when snapshots are made, and how much of the log stays.
+    fn snapshots(&mut self, snapshots: &mut SnapshotConfig) {
+        self.positive("snapshots.every_entries", &mut snapshots.every_entries);
+        self.positive("snapshots.every_bytes", &mut snapshots.every_bytes);
         if let Some(entries) = self.integer("snapshots.keep_entries") {
-            node.raft.snapshots.keep_entries = entries;
+            snapshots.keep_entries = entries;
         }
         if let Some(bytes) = self.integer("snapshots.keep_bytes") {
-            node.raft.snapshots.keep_bytes = bytes;
+            snapshots.keep_bytes = bytes;
         }
         self.positive(
             "snapshots.send_bytes_per_second",
-            &mut node.raft.snapshots.send_bytes_per_second,
+            &mut snapshots.send_bytes_per_second,
         );
+    }
 
-        self.positive("disk.low_water_bytes", &mut node.raft.disk.low_water_bytes);
-        node.raft.disk.resume_bytes = node
-            .raft
-            .disk
-            .low_water_bytes
-            .saturating_add(node.raft.disk.low_water_bytes / 4);
-        self.positive("disk.resume_bytes", &mut node.raft.disk.resume_bytes);
-        self.duration("disk.check_interval_ms", &mut node.raft.disk.check_interval);
-        self.duration("disk.stall_ms", &mut node.raft.disk.stall);
-        self.duration("disk.hand_over_pause_ms", &mut node.raft.disk.hand_over_pause);
-        self.size("disk.segment_bytes", &mut node.raft.log.segment_bytes);
+    /// Reads the thresholds at which the disk counts as nearly full or slow.
+    fn disk(&mut self, disk: &mut DiskConfig) {
+        self.positive("disk.low_water_bytes", &mut disk.low_water_bytes);
+        disk.resume_bytes = disk.low_water_bytes.saturating_add(disk.low_water_bytes / 4);
+        self.positive("disk.resume_bytes", &mut disk.resume_bytes);
+        self.duration("disk.check_interval_ms", &mut disk.check_interval);
+        self.duration("disk.stall_ms", &mut disk.stall);
+        self.duration("disk.hand_over_pause_ms", &mut disk.hand_over_pause);
+    }
 
+    /// Reads the bounds of the state, and when it is swept.
+    fn state(&mut self, node: &mut NodeConfig) {
         self.duration("sessions.min_ms", &mut node.sessions.min);
         self.duration("sessions.max_ms", &mut node.sessions.max);
         self.duration("sessions.default_ms", &mut node.sessions.default);
@@ -268,7 +310,10 @@ impl SettingsReader<'_> {
 
         self.duration("sweeps.empty_for_ms", &mut node.sweeps.empty_for);
         self.duration("sweeps.every_ms", &mut node.sweeps.every);
+    }
 
+    /// Reads the bounds of watches and event streams.
+    fn observers(&mut self, node: &mut NodeConfig) {
         self.count("watches.per_watcher", &mut node.watches.limits.per_watcher);
         self.count("watches.per_node", &mut node.watches.limits.per_node);
         self.size("watches.backlog", &mut node.watches.backlog);
@@ -277,9 +322,10 @@ impl SettingsReader<'_> {
         self.size("events.backlog_bytes", &mut node.events.backlog_bytes);
         self.size("events.streams_per_session", &mut node.events.streams_per_session);
         self.size("events.streams_per_node", &mut node.events.streams_per_node);
+    }
 
-        self.load(&mut node.admission);
-
+    /// Reads the bounds of the lock history, and the labels and thresholds of metrics.
+    fn history_and_metrics(&mut self, node: &mut NodeConfig) {
         self.switch("history.enabled", &mut node.history.enabled);
         self.size("history.records", &mut node.history.bounds.records);
         self.duration("history.max_age_ms", &mut node.history.bounds.max_age);
@@ -291,10 +337,10 @@ impl SettingsReader<'_> {
             Some(0) => node.metrics.slow = None,
             Some(ms) => node.metrics.slow = Some(Duration::from_millis(ms)),
         }
+    }
 
-        let mut workers = default_workers();
-        self.size("workers", &mut workers);
-        let pid_file = self.text("pid_file").map(|path| base.join(path));
+    /// Reads the bounds of HTTP callers.
+    fn http(&mut self) -> HttpConfig {
         let mut http = HttpConfig::default();
         self.size("http.max_body_bytes", &mut http.max_body_bytes);
         self.size("http.max_data_body_bytes", &mut http.max_data_body_bytes);
@@ -315,10 +361,11 @@ impl SettingsReader<'_> {
         self.duration("http.drain_timeout_ms", &mut http.drain_timeout);
         self.list("http.allowed_hosts", &mut http.names.hosts);
         self.list("http.allowed_origins", &mut http.names.origins);
-        let mut admin = HttpConfig::administration();
-        self.size("admin.max_connections", &mut admin.max_connections);
-        admin.max_connections_per_address = admin.max_connections;
-        admin.paths = http.paths;
+        http
+    }
+
+    /// Reads the bounds of clients of ZooKeeper.
+    fn zookeeper(&mut self) -> ZkConfig {
         let mut zookeeper = ZkConfig::default();
         self.size("zookeeper.max_request_bytes", &mut zookeeper.max_request_bytes);
         self.size("zookeeper.max_path_bytes", &mut zookeeper.paths.bytes);
@@ -346,9 +393,11 @@ impl SettingsReader<'_> {
         zookeeper.super_digest = self
             .text("zookeeper.super_digest")
             .filter(|digest| !digest.is_empty());
-        let insecure = self.flag("insecure").unwrap_or(false);
-        let access_required = self.flag("access.required");
-        let tls = self.tls(base);
+        zookeeper
+    }
+
+    /// Reads the configuration of the log.
+    fn log(&mut self) -> LogConfig {
         let log = LogConfig {
             level: self
                 .text("log.level")
@@ -364,24 +413,7 @@ impl SettingsReader<'_> {
                 "must be a level (error, warn, info, debug, trace) or a list of directives",
             );
         }
-        let traces = self.traces();
-        ServeConfig {
-            node,
-            http_listen,
-            zookeeper_listen,
-            zookeeper_plain_listen,
-            admin_listen,
-            workers,
-            pid_file,
-            http,
-            zookeeper,
-            admin,
-            tls,
-            insecure,
-            access_required,
-            log,
-            traces,
-        }
+        log
     }
 
     /// Reads an address that is "off" by default.

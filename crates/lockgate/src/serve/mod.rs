@@ -12,21 +12,23 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use cli_support::orphans::Orphans;
 use local_cluster::process::PidFile;
 use lock_api::http::{HttpConfig, Tracing};
+use lock_node::NodeId;
 use tokio::runtime::{self, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use self::reload::Reloader;
 use self::supervisor::Supervisor;
 use crate::config::{Loaded, ServeConfig};
-use crate::server::Lockgate;
+use crate::server::{Builder, Lockgate};
 use crate::start_error::StartError;
-use crate::traces;
+use crate::traces::{self, TracesConfig};
 
 /// Error of a node that was removed from its cluster.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +86,7 @@ fn plant_from_environment() -> anyhow::Result<()> {
         .to_str()
         .and_then(|number| Bug::numbered(number.parse().ok()?));
     let Some(bug) = bug else {
-        bail!(
+        anyhow::bail!(
             "LOCKGATE_PLANTED is {number:?}, but bugs have the numbers 1 to {}",
             Bug::ALL.len()
         );
@@ -124,11 +126,9 @@ fn runtime(workers: usize) -> io::Result<Runtime> {
     }
 }
 
-async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> {
+async fn run(mut config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> {
     // First of all: a signal during the start is not lost, and does not end the process halfway.
-    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-    let mut hangup = signal(SignalKind::hangup()).context("listening for SIGHUP")?;
+    let mut signals = Signals::listen()?;
     // In a container this may be process 1, which inherits the orphans of `exec`. A node has no children of
     // its own.
     if std::process::id() == 1 {
@@ -138,23 +138,129 @@ async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> 
     let cluster = config.node.raft.cluster.clone();
     info!(
         node = node_id,
-        cluster = config.node.raft.cluster,
+        cluster,
         version = env!("CARGO_PKG_VERSION"),
         workers = config.workers,
         "starting"
     );
-    let drains = [&config.http, &config.admin].map(|http| http.drain_timeout);
-    let drains = drains.into_iter().max().max(Some(config.zookeeper.drain_timeout));
-    let stop_timeout = STOP_TIMEOUT
-        + drains
-            .unwrap_or_default()
-            .saturating_sub(HttpConfig::default().drain_timeout);
+    warn_of_unlimited_callers(&config);
+    let stop_timeout = stop_timeout(&config);
+    let (tracing, exporter) = match config.traces.take() {
+        Some(traces) => {
+            let (tracing, exporter) = ExporterTask::start(traces, &cluster, node_id);
+            (Some(tracing), Some(exporter))
+        }
+        None => (None, None),
+    };
+    let mut server = builder(config);
+    if let Some(tracing) = tracing {
+        server = server.traces(tracing);
+    }
+    let server = server.start().await.map_err(with_setting_names)?;
+    log_addresses(&server);
+    let supervisor = Supervisor::from_environment();
+    let serving = format!("node {node_id} is serving");
+    supervisor.ready(&serving);
+    let mut watchdog = pin!(supervisor.run_watchdog());
+    let failure = loop {
+        tokio::select! {
+            failure = server.node().failed() => break Some(failure),
+            () = &mut watchdog => {}
+            () = stop_signal(&mut signals.terminate, &mut signals.interrupt) => break None,
+            // On `None` the process gets no more SIGHUP, and ends by the other signals.
+            Some(()) = signals.hangup.recv() => {
+                info!(node = node_id, "received SIGHUP: reloading configuration and certificates");
+                supervisor.reloading();
+                reloader.reload(&server);
+                server.reload_certificates();
+                supervisor.ready(&serving);
+            }
+        }
+    };
+    if let Some(failure) = failure {
+        return Err(stop_failed(&server, failure).await);
+    }
+    info!(node = node_id, "stopping");
+    supervisor.stopping();
+    tokio::select! {
+        () = server.stop() => {}
+        // The supervisor still expects watchdog notifications.
+        () = watchdog => {}
+        () = tokio::time::sleep(stop_timeout) => {
+            exit_unstopped(&server, &format!("the node has not stopped within {stop_timeout:?} and exits"))
+        }
+        () = stop_signal(&mut signals.terminate, &mut signals.interrupt) => {
+            exit_unstopped(&server, "the node received a second signal and exits before it has stopped")
+        }
+    }
+    if let Some(exporter) = exporter {
+        exporter.stop().await;
+    }
+    info!(node = node_id, "stopped");
+    Ok(())
+}
+
+/// Signals that the process obeys.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("listening for SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("listening for SIGINT")?,
+            hangup: signal(SignalKind::hangup()).context("listening for SIGHUP")?,
+        })
+    }
+}
+
+/// Waits for SIGTERM or SIGINT.
+async fn stop_signal(terminate: &mut Signal, interrupt: &mut Signal) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+fn warn_of_unlimited_callers(config: &ServeConfig) {
+    let node = config.node.raft.node_id;
+    if config.tls.is_none() {
+        if config.insecure {
+            warn!(
+                node,
+                "insecure: every caller that reaches this node can do everything"
+            );
+        }
+    } else if config.insecure || config.access_required == Some(false) {
+        warn!(
+            node,
+            "every caller that reaches this node can do everything until the cluster is secured"
+        );
+    }
+}
+
+/// Returns the time within which the node stops: longer drain timeouts are added.
+fn stop_timeout(config: &ServeConfig) -> Duration {
+    let drains = [
+        config.http.drain_timeout,
+        config.admin.drain_timeout,
+        config.zookeeper.drain_timeout,
+    ];
+    let longest = drains.into_iter().max().unwrap_or_default();
+    STOP_TIMEOUT + longest.saturating_sub(HttpConfig::default().drain_timeout)
+}
+
+fn builder(config: ServeConfig) -> Builder {
     let mut server = Lockgate::configured(config.node)
         .http_listen(config.http_listen)
         .http_config(config.http)
         .admin_config(config.admin)
         .zookeeper_config(config.zookeeper)
-        .access_required(config.access_required);
+        .access_required(config.access_required)
+        .insecure(config.insecure);
     if let Some(address) = config.admin_listen {
         server = server.admin_listen(address);
     }
@@ -166,118 +272,83 @@ async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> 
     }
     if let Some(tls) = config.tls {
         server = server.tls(tls);
-        if config.insecure || config.access_required == Some(false) {
-            warn!(
-                node = node_id,
-                "every caller that reaches this node can do everything until the cluster is secured"
-            );
-        }
-    } else if config.insecure {
-        warn!(
-            node = node_id,
-            "insecure: every caller that reaches this node can do everything"
-        );
     }
-    let stop_exporting = CancellationToken::new();
-    let mut exporter = None;
-    if let Some(traces) = config.traces {
-        let ratio = traces.ratio;
-        let (spans, sender) = traces::exporter(traces, &cluster, node_id);
-        server = server.traces(Tracing {
+    server
+}
+
+/// Task that sends spans to their collector.
+struct ExporterTask {
+    task: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+impl ExporterTask {
+    fn start(traces: TracesConfig, cluster: &str, node: NodeId) -> (Tracing, Self) {
+        let (ratio, stop) = (traces.ratio, CancellationToken::new());
+        let (spans, sender) = traces::exporter(traces, cluster, node);
+        let tracing = Tracing {
             collector: Arc::new(spans),
             ratio,
-        });
-        exporter = Some(tokio::spawn(sender.run(stop_exporting.clone())));
+        };
+        let task = tokio::spawn(sender.run(stop.clone()));
+        (tracing, Self { task, stop })
     }
-    let server = server
-        .insecure(config.insecure)
-        .start()
-        .await
-        .map_err(with_setting_names)?;
+
+    async fn stop(self) {
+        self.stop.cancel();
+        if let Err(error) = self.task.await {
+            error!(%error, "the exporter of spans panicked");
+        }
+    }
+}
+
+fn log_addresses(server: &Lockgate) {
+    let node = server.node().id();
     if let Some(address) = server.http_address() {
         let scheme = if server.is_secured() { "https" } else { "http" };
-        info!(node = node_id, "serving HTTP at {scheme}://{address}");
+        info!(node, "serving HTTP at {scheme}://{address}");
     }
     if let Some(address) = server.admin_address() {
-        info!(node = node_id, "serving administration at {address}");
+        info!(node, "serving administration at {address}");
     }
     if let Some(address) = server.zookeeper_address() {
-        info!(node = node_id, "serving clients of ZooKeeper at {address}");
+        info!(node, "serving clients of ZooKeeper at {address}");
     }
     if let Some(address) = server.zookeeper_plain_address() {
         warn!(
-            node = node_id,
+            node,
             "serving clients of ZooKeeper without TLS at {address}: everybody on the network path can read and change their requests"
         );
     }
-    let supervisor = Supervisor::from_environment();
-    let serving = format!("node {node_id} is serving");
-    supervisor.ready(&serving);
-    let mut watchdog = pin!(supervisor.run_watchdog());
-    let failure = loop {
-        tokio::select! {
-            failure = server.node().failed() => break Some(failure),
-            () = &mut watchdog => {}
-            _ = terminate.recv() => break None,
-            _ = interrupt.recv() => break None,
-            // On `None` the process gets no more SIGHUP, and ends by the other signals.
-            Some(()) = hangup.recv() => {
-                info!(node = node_id, "received SIGHUP: reloading configuration and certificates");
-                supervisor.reloading();
-                reloader.reload(&server);
-                server.reload_certificates();
-                supervisor.ready(&serving);
-            }
-        }
-    };
-    match failure {
-        None => {
-            info!(node = node_id, "stopping");
-            supervisor.stopping();
-            let exit_unstopped = |why: &str| {
-                let waits_for = server.stops_at().unwrap_or("nothing");
-                warn!(
-                    node = node_id,
-                    waits_for, "{why}; all acknowledged writes are on its disk"
-                );
-                std::process::exit(EXIT_UNSTOPPED)
-            };
-            tokio::select! {
-                () = server.stop() => {}
-                // The supervisor still expects watchdog notifications.
-                () = watchdog => {}
-                () = tokio::time::sleep(stop_timeout) => {
-                    exit_unstopped(&format!("the node has not stopped within {stop_timeout:?} and exits"))
-                }
-                _ = terminate.recv() => exit_unstopped("the node received a second signal and exits before it has stopped"),
-                _ = interrupt.recv() => exit_unstopped("the node received a second signal and exits before it has stopped"),
-            }
-            stop_exporting.cancel();
-            if let Some(exporter) = exporter
-                && let Err(error) = exporter.await
-            {
-                error!(%error, "the exporter of spans panicked");
-            }
-            info!(node = node_id, "stopped");
-            Ok(())
-        }
-        Some(failure) => {
-            error!(node = node_id, "{failure}");
-            let removed = server.node().was_removed();
-            if tokio::time::timeout(FAILED_STOP_TIMEOUT, server.stop())
-                .await
-                .is_err()
-            {
-                warn!(
-                    node = node_id,
-                    "the node has failed and exits before it has answered every caller"
-                );
-            }
-            if removed {
-                return Err(Removed(failure).into());
-            }
-            bail!("node {node_id} has failed: {failure}")
-        }
+}
+
+/// Ends the process although the node has not stopped.
+fn exit_unstopped(server: &Lockgate, why: &str) -> ! {
+    let waits_for = server.stops_at().unwrap_or("nothing");
+    warn!(
+        node = server.node().id(),
+        waits_for, "{why}; all acknowledged writes are on its disk"
+    );
+    std::process::exit(EXIT_UNSTOPPED)
+}
+
+/// Stops a node that has failed. Returns the error of the process.
+async fn stop_failed(server: &Lockgate, failure: String) -> anyhow::Error {
+    let node = server.node().id();
+    error!(node, "{failure}");
+    let removed = server.node().was_removed();
+    if tokio::time::timeout(FAILED_STOP_TIMEOUT, server.stop())
+        .await
+        .is_err()
+    {
+        warn!(
+            node,
+            "the node has failed and exits before it has answered every caller"
+        );
+    }
+    match removed {
+        true => Removed(failure).into(),
+        false => anyhow::anyhow!("node {node} has failed: {failure}"),
     }
 }
 

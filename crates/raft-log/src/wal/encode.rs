@@ -5,8 +5,8 @@ use std::path::Path;
 use bytes::Bytes;
 
 use super::format::{
-    FLAG_COMMITTED, FLAG_VOTED, HeaderBytes, RECORD_HEADER_BYTES, RecordHeader, RecordKind, SegmentHeader,
-    offset_u32, record_start, segment_name,
+    FLAG_ALL, FLAG_COMMITTED, FLAG_VOTED, HeaderBytes, RECORD_HEADER_BYTES, RecordHeader, RecordKind,
+    SegmentHeader, offset_u32, record_start, segment_name,
 };
 use super::preallocator::SegmentPreallocator;
 use super::recover::{Active, Markers};
@@ -15,21 +15,32 @@ use crate::disk::Disk;
 use crate::error::StorageError;
 use fault_injection::fail_step;
 
+/// Segment to create.
+pub(super) struct NewSegment<'a> {
+    pub dir: &'a Path,
+    pub identity: WalIdentity,
+    pub bytes: usize,
+    pub sequence: u64,
+    /// Checksum of the last record of the previous segment.
+    pub chain: u32,
+    /// Markers that the segment repeats.
+    pub markers: &'a Markers,
+}
+
 /// Creates a segment with its header and the repeated markers, durable under its final name.
-#[allow(
-    clippy::too_many_arguments,
-    reason = "called in two places with what the caller has in pieces"
-)]
 pub(super) fn begin_segment(
     disk: &dyn Disk,
-    dir: &Path,
     preallocator: &SegmentPreallocator,
-    identity: WalIdentity,
-    bytes: usize,
-    sequence: u64,
-    chain: u32,
-    markers: &Markers,
+    segment: NewSegment<'_>,
 ) -> Result<Active, StorageError> {
+    let NewSegment {
+        dir,
+        identity,
+        bytes,
+        sequence,
+        mut chain,
+        markers,
+    } = segment;
     let spare = preallocator.take(bytes)?;
     let header = SegmentHeader {
         segment_bytes: offset_u32(bytes)?,
@@ -39,32 +50,18 @@ pub(super) fn begin_segment(
     };
     let mut buffer = header.encode().to_vec();
     let synced_to = buffer.len();
-    let mut chain = chain;
-    let mut restate = |kind, flags, index, term| {
+    let vote = markers.vote.as_ref().map(Record::vote);
+    let purged = markers.purged.map(Record::purge);
+    let committed = markers.committed.map(Record::committed);
+    for record in [vote, purged, committed].into_iter().flatten() {
         let start = record_start(buffer.len());
         buffer.resize(start, 0);
-        chain = push_record(
-            &mut buffer,
+        let place = RecordPlace {
             sequence,
             chain,
             synced_to,
-            kind,
-            flags,
-            index,
-            term,
-            &[],
-        )?;
-        Ok::<_, StorageError>(())
-    };
-    if let Some(vote) = &markers.vote {
-        let (flags, index) = vote_fields(vote);
-        restate(RecordKind::Vote, flags, index, vote.term)?;
-    }
-    if let Some(purged) = markers.purged {
-        restate(RecordKind::Purge, 0, purged.index, purged.term)?;
-    }
-    if let Some(committed) = markers.committed {
-        restate(RecordKind::Committed, 0, committed.index, committed.term)?;
+        };
+        chain = record.push(&mut buffer, place)?;
     }
     let path = dir.join(segment_name(sequence));
     fail_step!("segment::before_write", |e| StorageError::io(
@@ -108,46 +105,94 @@ pub(super) fn begin_segment(
     })
 }
 
-/// Appends a record to the buffer. Returns the next link of the chain.
-#[allow(clippy::too_many_arguments, reason = "these are the fields of a record")]
-pub(super) fn push_record(
-    buffer: &mut Vec<u8>,
-    sequence: u64,
-    chain: u32,
-    synced_to: usize,
+/// Record without the fields that follow from its place and its payload.
+pub(super) struct Record<'a> {
     kind: RecordKind,
     flags: u8,
     index: u64,
     term: u64,
-    payload: &[u8],
-) -> Result<u32, StorageError> {
-    let header = RecordHeader {
-        kind,
-        flags,
-        index,
-        term,
-        payload_len: offset_u32(payload.len())?,
-        payload_crc: crc32c::crc32c(payload),
-        chain,
-        synced_to: offset_u32(synced_to)?,
-    };
-    let (bytes, crc) = header.encode(sequence);
-    buffer.extend_from_slice(&bytes);
-    buffer.extend_from_slice(payload);
-    Ok(crc)
+    pub payload: &'a [u8],
 }
 
-/// Returns a vote's flags and the value of its index field.
-pub(super) fn vote_fields(vote: &VoteRecord) -> (u8, u64) {
-    let voted = if vote.node_id.is_some() { FLAG_VOTED } else { 0 };
-    let committed = if vote.committed { FLAG_COMMITTED } else { 0 };
-    (voted | committed, vote.node_id.unwrap_or(0))
+/// Place of a record in the log.
+pub(super) struct RecordPlace {
+    /// Sequence number of the segment.
+    pub sequence: u64,
+    /// Checksum of the previous record.
+    pub chain: u32,
+    /// Offset up to which the segment is synced.
+    pub synced_to: usize,
+}
+
+impl<'a> Record<'a> {
+    pub fn entry(entry: &'a WalEntry) -> Self {
+        Self {
+            payload: &entry.payload,
+            ..Self::marker(RecordKind::Entry, 0, entry.pos)
+        }
+    }
+
+    pub fn vote(vote: &VoteRecord) -> Self {
+        let voted = if vote.node_id.is_some() { FLAG_VOTED } else { 0 };
+        let committed = if vote.committed { FLAG_COMMITTED } else { 0 };
+        let at = LogPos {
+            term: vote.term,
+            index: vote.node_id.unwrap_or(0),
+        };
+        Self::marker(RecordKind::Vote, voted | committed, at)
+    }
+
+    pub fn truncate(after: Option<u64>) -> Self {
+        let flags = if after.is_none() { FLAG_ALL } else { 0 };
+        let index = after.unwrap_or(0);
+        Self::marker(RecordKind::Truncate, flags, LogPos { term: 0, index })
+    }
+
+    pub fn purge(upto: LogPos) -> Self {
+        Self::marker(RecordKind::Purge, 0, upto)
+    }
+
+    pub fn committed(upto: LogPos) -> Self {
+        Self::marker(RecordKind::Committed, 0, upto)
+    }
+
+    fn marker(kind: RecordKind, flags: u8, LogPos { term, index }: LogPos) -> Self {
+        Self {
+            kind,
+            flags,
+            index,
+            term,
+            payload: &[],
+        }
+    }
+
+    /// Appends the record to the buffer. Returns the next link of the chain.
+    pub fn push(&self, buffer: &mut Vec<u8>, place: RecordPlace) -> Result<u32, StorageError> {
+        let header = RecordHeader {
+            kind: self.kind,
+            flags: self.flags,
+            index: self.index,
+            term: self.term,
+            payload_len: offset_u32(self.payload.len())?,
+            payload_crc: crc32c::crc32c(self.payload),
+            chain: place.chain,
+            synced_to: offset_u32(place.synced_to)?,
+        };
+        let (bytes, crc) = header.encode(place.sequence);
+        buffer.extend_from_slice(&bytes);
+        buffer.extend_from_slice(self.payload);
+        Ok(crc)
+    }
 }
 
 /// Appends the record of an entry as the first one of the first segment. Used to measure its size and cost.
 pub fn push_entry(buffer: &mut Vec<u8>, entry: &WalEntry) -> Result<u32, StorageError> {
-    let LogPos { term, index } = entry.pos;
-    push_record(buffer, 1, 0, 0, RecordKind::Entry, 0, index, term, &entry.payload)
+    let place = RecordPlace {
+        sequence: 1,
+        chain: 0,
+        synced_to: 0,
+    };
+    Record::entry(entry).push(buffer, place)
 }
 
 /// Returns the entry of a record that [`push_entry`] wrote, if its checksums are right.

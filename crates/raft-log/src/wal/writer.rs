@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use fault_injection::planted::{self, Bug};
 
-use super::encode::{begin_segment, push_record, vote_fields};
-use super::format::{FLAG_ALL, RECORD_HEADER_BYTES, RecordKind, offset_u32, record_start, segment_name};
+use super::encode::{NewSegment, Record, RecordPlace, begin_segment};
+use super::format::{RECORD_HEADER_BYTES, offset_u32, record_start, segment_name};
 use super::log_index::RecordLocation;
 use super::preallocator::SegmentPreallocator;
 use super::recover::{Active, Markers, SegmentInfo, Tail};
@@ -84,7 +84,15 @@ impl WalWriter {
             Some(active) => active,
             None => {
                 let bytes = options.segment_bytes;
-                let active = begin_segment(&*disk, dir, &preallocator, identity, bytes, 1, 0, &markers)?;
+                let first = NewSegment {
+                    dir,
+                    identity,
+                    bytes,
+                    sequence: 1,
+                    chain: 0,
+                    markers: &markers,
+                };
+                let active = begin_segment(&*disk, &preallocator, first)?;
                 shared
                     .log_index
                     .lock()
@@ -217,7 +225,7 @@ impl WalWriter {
         result?;
         if let Some(committed) = batch.committed {
             self.markers.committed = Some(committed);
-            self.put(RecordKind::Committed, 0, committed.index, committed.term, &[])?;
+            self.put(Record::committed(committed))?;
         }
         self.write_buffer()?;
         if sync && !(votes_only && planted::is(Bug::UnsyncedVote)) {
@@ -244,8 +252,8 @@ impl WalWriter {
         match op {
             Op::Append { entries, .. } => {
                 for (stamp, entry) in entries {
-                    let LogPos { term, index } = entry.pos;
-                    let place = self.put(RecordKind::Entry, 0, index, term, &entry.payload)?;
+                    let index = entry.pos.index;
+                    let place = self.put(Record::entry(entry))?;
                     let segment = self
                         .segments
                         .back_mut()
@@ -261,8 +269,7 @@ impl WalWriter {
                     e
                 ));
                 self.markers.vote = Some(*vote);
-                let (flags, index) = vote_fields(vote);
-                self.put(RecordKind::Vote, flags, index, vote.term, &[])?;
+                self.put(Record::vote(vote))?;
             }
             Op::Truncate { after, .. } => {
                 fail_step!("log::before_truncate", |e| StorageError::io(
@@ -270,8 +277,7 @@ impl WalWriter {
                     &self.active_path(),
                     e
                 ));
-                let flags = if after.is_none() { FLAG_ALL } else { 0 };
-                self.put(RecordKind::Truncate, flags, after.unwrap_or(0), 0, &[])?;
+                self.put(Record::truncate(*after))?;
             }
             Op::Purge { upto, .. } => {
                 fail_step!("log::before_purge", |e| StorageError::io(
@@ -282,7 +288,7 @@ impl WalWriter {
                 if self.markers.purged.is_none_or(|purged| purged.index < upto.index) {
                     self.markers.purged = Some(*upto);
                 }
-                self.put(RecordKind::Purge, 0, upto.index, upto.term, &[])?;
+                self.put(Record::purge(*upto))?;
             }
             Op::Cluster { id } => self.identity.cluster_id = *id,
         }
@@ -290,14 +296,8 @@ impl WalWriter {
     }
 
     /// Appends a record to the buffer, in a new segment if the active one is full.
-    fn put(
-        &mut self,
-        kind: RecordKind,
-        flags: u8,
-        index: u64,
-        term: u64,
-        payload: &[u8],
-    ) -> Result<RecordLocation, StorageError> {
+    fn put(&mut self, record: Record<'_>) -> Result<RecordLocation, StorageError> {
+        let payload = record.payload;
         let fits = |active: &Active, buffered: usize| {
             let start = record_start(active.end + buffered);
             (start + RECORD_HEADER_BYTES + payload.len() <= active.bytes).then_some(start)
@@ -310,18 +310,12 @@ impl WalWriter {
             }
         };
         self.buffer.resize(start - self.active.end, 0);
-        let (chain, synced_to) = (self.active.chain, self.active.synced_to);
-        self.active.chain = push_record(
-            &mut self.buffer,
-            self.active.sequence,
-            chain,
-            synced_to,
-            kind,
-            flags,
-            index,
-            term,
-            payload,
-        )?;
+        let place = RecordPlace {
+            sequence: self.active.sequence,
+            chain: self.active.chain,
+            synced_to: self.active.synced_to,
+        };
+        self.active.chain = record.push(&mut self.buffer, place)?;
         Ok(RecordLocation {
             segment: self.active.sequence,
             offset: offset_u32(start)?,
@@ -389,17 +383,15 @@ impl WalWriter {
         self.sync()?;
         let bytes = bytes_for(&self.options, payload_len);
         let sequence = self.active.sequence + 1;
-        let chain = self.active.chain;
-        self.active = begin_segment(
-            &*self.disk,
-            &self.dir,
-            &self.preallocator,
-            self.identity,
+        let next = NewSegment {
+            dir: &self.dir,
+            identity: self.identity,
             bytes,
             sequence,
-            chain,
-            &self.markers,
-        )?;
+            chain: self.active.chain,
+            markers: &self.markers,
+        };
+        self.active = begin_segment(&*self.disk, &self.preallocator, next)?;
         self.shared
             .log_index
             .lock()

@@ -17,9 +17,9 @@ use tokio_util::task::TaskTracker;
 use super::{Inner, RaftNode};
 use crate::application::Application;
 use crate::audit::Audit;
-use crate::batcher::{self, Batcher};
+use crate::batcher::{self, Batcher, ProposalReceiver};
 use crate::cluster_clock::ClusterClock;
-use crate::compaction::{self, Compaction};
+use crate::compaction::{self, Compaction, SnapshotRequestQueue};
 use crate::config::RaftNodeConfig;
 use crate::counters::RaftCounters;
 use crate::disk_health::{self, DiskHealth};
@@ -28,7 +28,7 @@ use crate::fast_failover::FastFailover;
 use crate::formation::{self, InitialState};
 use crate::forwarder::Forwarder;
 use crate::ids::{ClusterId, DiskId};
-use crate::leader_client::{self, LeaderClient};
+use crate::leader_client::{self, LeaderClient, LeaderRequestQueues};
 use crate::leader_view::{self, LeaderView, LeaderViews};
 use crate::membership::announcer::Announcer;
 use crate::membership::change::MembershipLeader;
@@ -122,6 +122,25 @@ impl OpenedStorage {
     async fn start_here(self, listener: PeerListener, program: Program) -> Result<RaftNode, StartError> {
         let (failure, _) = watch::channel(None);
         let registry = self.registry(&failure, program.commands);
+        let peers = Arc::new(Peers::new(registry));
+        let traffic = Arc::new(SnapshotTraffic::new(self.config.snapshots.send_bytes_per_second));
+        let raft = self.start_raft(&program, &peers, &traffic).await?;
+        let (leader_views, leader) = watch::channel(LeaderView::default());
+        let (own_terms, own_term) = watch::channel(None);
+        let (leader_requests, leader_request_queues) = leader_client::leader_requests();
+        let (snapshots, snapshot_requests) = compaction::snapshot_requests();
+        let inputs = TaskInputs {
+            listener,
+            peers: peers.clone(),
+            storage: self.storage.clone(),
+            proposals: program.proposals,
+            leader_views: LeaderViews {
+                leader: leader_views,
+                own_term: own_terms,
+            },
+            leader_requests: leader_request_queues,
+            snapshot_requests,
+        };
         let Self {
             config,
             storage,
@@ -130,49 +149,19 @@ impl OpenedStorage {
             clock,
         } = self;
         let Program {
-            state,
-            application,
-            proposals,
-            ..
+            state, application, ..
         } = program;
-        let peers = Arc::new(Peers::new(registry.clone()));
-        let traffic = Arc::new(SnapshotTraffic::new(config.snapshots.send_bytes_per_second));
-        let log_store = storage.log_store();
-        let raft = {
-            let network = Network::new(peers.clone(), traffic.clone(), config.timing.election_max * 2);
-            let retiring = registry.clone();
-            let machine = StateMachine::new(
-                state.clone(),
-                storage.snapshots.clone(),
-                registry.failure().clone(),
-                Box::new(move |ids| retiring.set_retired(ids)),
-            );
-            let raft_config = Arc::new(raft_config(&config)?);
-            Raft::new(config.node_id, raft_config, network, log_store, machine)
-                .await
-                .map_err(|error| StartError::Raft(error.to_string()))?
-        };
-
-        let (leader_views, leader) = watch::channel(LeaderView::default());
-        let (own_terms, own_term) = watch::channel(None);
-        let (proposal_queue, proposal_receiver) = batcher::proposal_queue();
-        let (leader_requests, request_queues) = leader_client::leader_requests();
-        let (snapshots, snapshot_request_queue) = compaction::snapshot_requests();
-        let disks = Arc::new(DiskHealth::new(config.node_id, config.disk.clone()));
-        let snapshot_config = Arc::new(RwLock::new(config.snapshots.clone()));
-        let counters = Arc::new(RaftCounters::default());
-        let membership = {
-            let application = application.clone();
-            Arc::new(MembershipLeader::new(
-                raft.clone(),
-                state.applied().clone(),
-                registry.clone(),
-                leader.clone(),
-                config.timing.election_max,
-                config.propose_timeout / 2,
-                Box::new(move |timeout| application.prepare_hand_over(timeout)),
-            ))
-        };
+        let registry = peers.registry().clone();
+        let preparing = application.clone();
+        let membership = Arc::new(MembershipLeader::new(
+            raft.clone(),
+            state.applied().clone(),
+            registry.clone(),
+            leader.clone(),
+            config.timing.election_max,
+            config.propose_timeout / 2,
+            Box::new(move |timeout| preparing.prepare_hand_over(timeout)),
+        ));
         let leader_client = Arc::new(LeaderClient {
             node: config.node_id,
             application: application.clone(),
@@ -192,14 +181,13 @@ impl OpenedStorage {
         let fast_failover = Arc::new(FastFailover::new(
             config.node_id,
             config.timing.clone(),
-            peers.clone(),
+            peers,
             raft.clone(),
             storage.wal.clone(),
             leader.clone(),
         ));
         let node = RaftNode {
             inner: Arc::new(Inner {
-                config,
                 raft,
                 distrust: audit.distrusted(),
                 audit,
@@ -215,115 +203,51 @@ impl OpenedStorage {
                 own_term,
                 fast_failover,
                 failure,
-                disks,
+                disks: Arc::new(DiskHealth::new(config.node_id, config.disk.clone())),
                 wal: storage.wal.clone(),
                 confirmed: Mutex::new(None),
                 stop: CancellationToken::new(),
                 tasks: TaskTracker::new(),
-                snapshot_config,
+                snapshot_config: Arc::new(RwLock::new(config.snapshots.clone())),
                 traffic,
-                counters,
+                counters: Arc::new(RaftCounters::default()),
                 storage: Mutex::new(Some(storage.clone())),
+                config,
             }),
         };
-        let inner = &*node.inner;
-        let (tasks, stop) = (node.tasks(), &inner.stop);
-        tasks.spawn(
-            inner
-                .audit
-                .clone()
-                .run(peers.clone(), inner.config.audit_interval, stop.clone()),
-        );
-        tasks.spawn(inner.fast_failover.clone().run(stop.clone()));
-        tasks.spawn(compaction::run(
-            inner.compaction(&storage),
-            snapshot_request_queue,
-            stop.clone(),
-        ));
-        let services = inner.services(&storage, proposal_queue.clone());
-        tasks.spawn(server::serve(
-            listener,
-            inner.registry.clone(),
-            services,
-            stop.clone(),
-        ));
-        tasks.spawn(disk_health::watch_local_disk(
-            inner.disks.clone(),
-            storage.clone(),
-            inner.raft.clone(),
-            inner.snapshots.clone(),
-            stop.clone(),
-        ));
-        tasks.spawn(disk_health::watch_members(
-            inner.disks.clone(),
-            peers.clone(),
-            inner.raft.clone(),
-            stop.clone(),
-        ));
-        let batcher = Batcher {
-            registry: inner.registry.clone(),
-            raft: inner.raft.clone(),
-            application: inner.application.clone(),
-            applied: inner.state.applied().clone(),
-            clock: inner.clock.clone(),
-            counters: inner.counters.clone(),
-            disks: inner.disks.clone(),
-            wal: inner.wal.clone(),
-            timeout: inner.config.timing.election_max,
-            queue: proposal_receiver,
-        };
-        tasks.spawn(batcher.run(stop.clone()));
-        let forwarder = Forwarder {
-            node: inner.config.node_id,
-            application: inner.application.clone(),
-            peers: peers.clone(),
-            proposal_queue,
-            leader: inner.leader.clone(),
-            queue: proposals,
-            timeout: inner.config.propose_timeout,
-        };
-        tasks.spawn(forwarder.run(stop.clone()));
-        let views = LeaderViews {
-            leader: leader_views,
-            own_term: own_terms,
-        };
-        tasks.spawn(leader_view::follow(
-            inner.raft.clone(),
-            peers.clone(),
-            views,
-            inner.counters.clone(),
-            stop.clone(),
-        ));
-        tasks.spawn(leader_client::run(
-            inner.leader_client.clone(),
-            request_queues,
-            stop.clone(),
-        ));
-        tasks.spawn(node.clone().watch_raft());
-        tasks.spawn(node.clone().watch_log());
-        tasks.spawn(node.clone().watch_readiness());
-        if let Some(own_address) = inner.config.members.get(&inner.config.node_id).cloned() {
-            let knocker = Announcer {
-                peers,
-                leadership: inner.membership.clone(),
-                own_address,
-                waits_for: node.waits_for(),
-            };
-            let knocking = node.clone();
-            let up_to_date = move || knocking.not_ready().is_none();
-            tasks.spawn(knocker.run(up_to_date, stop.clone()));
-        }
+        node.spawn_tasks(inputs);
         if is_founder {
-            tasks.spawn(formation::form(
+            let inner = &*node.inner;
+            node.tasks().spawn(formation::form(
                 inner.raft.clone(),
                 inner.registry.clone(),
                 DiskId(storage.dir.identity().disk_id),
                 inner.config.members.clone(),
                 initial_state.map(|state| (state, storage.snapshots.clone())),
-                stop.clone(),
+                inner.stop.clone(),
             ));
         }
         Ok(node)
+    }
+
+    async fn start_raft(
+        &self,
+        program: &Program,
+        peers: &Arc<Peers>,
+        traffic: &Arc<SnapshotTraffic>,
+    ) -> Result<Raft, StartError> {
+        let (config, storage, retiring) = (&self.config, &self.storage, peers.registry().clone());
+        let network = Network::new(peers.clone(), traffic.clone(), config.timing.election_max * 2);
+        let machine = StateMachine::new(
+            program.state.clone(),
+            storage.snapshots.clone(),
+            retiring.failure().clone(),
+            Box::new(move |ids| retiring.set_retired(ids)),
+        );
+        let raft_config = Arc::new(raft_config(config)?);
+        Raft::new(config.node_id, raft_config, network, storage.log_store(), machine)
+            .await
+            .map_err(|error| StartError::Raft(error.to_string()))
     }
 
     /// Returns this node's side of the handshakes.
@@ -348,7 +272,113 @@ impl OpenedStorage {
     }
 }
 
+/// Inputs of a node's tasks that nothing else needs.
+struct TaskInputs {
+    listener: PeerListener,
+    peers: Arc<Peers>,
+    storage: Arc<Storage>,
+    proposals: mpsc::UnboundedReceiver<(u64, Bytes)>,
+    leader_views: LeaderViews,
+    leader_requests: LeaderRequestQueues,
+    snapshot_requests: SnapshotRequestQueue,
+}
+
+impl RaftNode {
+    fn spawn_tasks(&self, inputs: TaskInputs) {
+        let (inner, tasks, stop) = (&*self.inner, self.tasks(), &self.inner.stop);
+        let TaskInputs {
+            listener,
+            peers,
+            storage,
+            proposals,
+            leader_views,
+            leader_requests,
+            snapshot_requests,
+        } = inputs;
+        let audit = inner.audit.clone();
+        tasks.spawn(audit.run(peers.clone(), inner.config.audit_interval, stop.clone()));
+        tasks.spawn(inner.fast_failover.clone().run(stop.clone()));
+        tasks.spawn(compaction::run(
+            inner.compaction(&storage),
+            snapshot_requests,
+            stop.clone(),
+        ));
+        let (proposal_queue, forwarded_batches) = batcher::proposal_queue();
+        tasks.spawn(server::serve(
+            listener,
+            inner.registry.clone(),
+            inner.services(&storage, proposal_queue.clone()),
+            stop.clone(),
+        ));
+        tasks.spawn(disk_health::watch_local_disk(
+            inner.disks.clone(),
+            storage,
+            inner.raft.clone(),
+            inner.snapshots.clone(),
+            stop.clone(),
+        ));
+        tasks.spawn(disk_health::watch_members(
+            inner.disks.clone(),
+            peers.clone(),
+            inner.raft.clone(),
+            stop.clone(),
+        ));
+        tasks.spawn(inner.batcher(forwarded_batches).run(stop.clone()));
+        let forwarder = Forwarder {
+            node: inner.config.node_id,
+            application: inner.application.clone(),
+            peers: peers.clone(),
+            proposal_queue,
+            leader: inner.leader.clone(),
+            queue: proposals,
+            timeout: inner.config.propose_timeout,
+        };
+        tasks.spawn(forwarder.run(stop.clone()));
+        tasks.spawn(leader_view::follow(
+            inner.raft.clone(),
+            peers.clone(),
+            leader_views,
+            inner.counters.clone(),
+            stop.clone(),
+        ));
+        tasks.spawn(leader_client::run(
+            inner.leader_client.clone(),
+            leader_requests,
+            stop.clone(),
+        ));
+        tasks.spawn(self.clone().watch_raft());
+        tasks.spawn(self.clone().watch_log());
+        tasks.spawn(self.clone().watch_readiness());
+        if let Some(own_address) = inner.config.members.get(&inner.config.node_id).cloned() {
+            let announcer = Announcer {
+                peers,
+                leadership: inner.membership.clone(),
+                own_address,
+                waits_for: self.waits_for(),
+            };
+            let node = self.clone();
+            let up_to_date = move || node.not_ready().is_none();
+            tasks.spawn(announcer.run(up_to_date, stop.clone()));
+        }
+    }
+}
+
 impl Inner {
+    fn batcher(&self, queue: ProposalReceiver) -> Batcher {
+        Batcher {
+            registry: self.registry.clone(),
+            raft: self.raft.clone(),
+            application: self.application.clone(),
+            applied: self.state.applied().clone(),
+            clock: self.clock.clone(),
+            counters: self.counters.clone(),
+            disks: self.disks.clone(),
+            wal: self.wal.clone(),
+            timeout: self.config.timing.election_max,
+            queue,
+        }
+    }
+
     fn compaction(&self, storage: &Storage) -> Compaction {
         let snapshot_config = self.snapshot_config.clone();
         Compaction {

@@ -16,23 +16,35 @@ use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
 use crate::model::stat::{Kind, MAX_TTL_MS};
 use crate::store::Store;
+use crate::tree::NewZnode;
 
 /// Time after which an empty znode is removed that a caller with the right to lock alone created for its contenders. Such a caller may not
 /// delete it.
 const LOCK_PARENT_TTL_MS: u64 = 60_000;
 
+/// Operands of [`Op::Create`](crate::Op::Create).
+pub(crate) struct Creation {
+    pub(crate) path: CreatePath,
+    pub(crate) data: Data,
+    pub(crate) acl: Acl,
+    pub(crate) mode: CreateMode,
+    pub(crate) parents: bool,
+}
+
 /// Creates a znode, or refuses and changes nothing.
-#[expect(clippy::too_many_arguments, reason = "each is a part of what is asked")]
 pub(crate) fn create(
     store: &mut Store,
     cx: &mut Context<'_>,
     session: Option<SessionId>,
-    path: &CreatePath,
-    data: Data,
-    acl: &Acl,
-    mode: CreateMode,
-    parents: bool,
+    creation: Creation,
 ) -> Outcome {
+    let Creation {
+        path,
+        data,
+        acl,
+        mode,
+        parents,
+    } = creation;
     store.limits.check_size(&data)?;
     let kind = match (mode, session) {
         (CreateMode::Persistent | CreateMode::PersistentSequential, _) => Kind::Persistent,
@@ -92,7 +104,13 @@ pub(crate) fn create(
     }
     store.tree.check_quotas_of_creation(&place, &path, &data)?;
     let parent = znodes::create_missing(store, cx, place, &acl);
-    let index = znodes::add_child(store, cx, parent, parent_path, &path, kind, data, &acl);
+    let child = NewZnode {
+        path: &path,
+        kind,
+        data,
+        acl: &acl,
+    };
+    let index = znodes::add_child(store, cx, parent, parent_path, child);
     let stat = store.tree.node(index).stat();
     Ok(Reply::Created { path, stat })
 }

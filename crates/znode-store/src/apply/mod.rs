@@ -7,7 +7,7 @@
 //! | `znodes.rs` | changes of znodes with all that they entail; all other files change the tree through it |
 //! | `create.rs`, `write.rs`, `mirror.rs` | operations on znodes |
 //! | `locks/` | steps of the lock protocol, and the grants at the end of each command |
-//! | `session_end.rs`, `access.rs` | ends of sessions; changes of the access policies |
+//! | `session_life.rs`, `access.rs` | lives of sessions; changes of the access policies |
 //! | `authorize.rs`, `tree_queries.rs` | authorization, before all of them |
 //!
 //! A step refuses before it changes anything, or is undone.
@@ -18,7 +18,7 @@ pub(crate) mod context;
 pub(crate) mod create;
 pub(crate) mod locks;
 pub(crate) mod mirror;
-mod session_end;
+mod session_life;
 mod tree_queries;
 pub(crate) mod write;
 pub(crate) mod znodes;
@@ -37,8 +37,9 @@ use crate::model::ids::{RequestId, SessionId};
 use crate::model::lock::LockCommand;
 use crate::model::refusal::{Limited, Refusal};
 use crate::model::reply::{Applied, Outcome, Reply};
-use crate::model::session::{SessionFate, Silence};
-use crate::sessions::{Session, request_cache};
+use crate::model::session::{SessionFate, Turn};
+use crate::sessions::SessionRecord;
+use crate::sessions::request_cache::{self, CachedRequests};
 use crate::store::Store;
 
 impl Store {
@@ -155,7 +156,6 @@ fn execute(
     command: Command,
 ) -> Outcome {
     match command {
-        // The id must not be one that an older client may still use, and must fit into the owner field of a znode.
         Command::OpenSession {
             session,
             password,
@@ -163,66 +163,35 @@ fn execute(
             name,
             address,
         } => {
-            if !session.is_legal() || store.sessions.fate(session) != SessionFate::Unknown {
-                return Err(Refusal::SessionIdTaken(session));
-            }
-            if store.sessions.len() >= store.limits.sessions as usize {
-                return Err(Refusal::LimitReached {
-                    what: Limited::Sessions,
-                    limit: store.limits.sessions,
-                });
-            }
-            let remembered = store.sessions.empty_cache();
-            store.sessions.insert(
+            let record = SessionRecord {
                 session,
-                Session::new(
-                    password,
-                    timeout_ms,
-                    name,
-                    address,
-                    Principal::of(cx.caller),
-                    cx.now_ms,
-                    cx.zxid,
-                    remembered,
-                ),
-            );
+                password,
+                timeout_ms,
+                name,
+                address,
+                opened_at_ms: cx.now_ms,
+                owner: Principal::of(cx.caller),
+                turn: Turn {
+                    since: cx.zxid,
+                    number: 0,
+                },
+                heard_at: cx.zxid,
+                requests: CachedRequests::default(),
+            };
+            let opened = session_life::open_session(store, cx, record)?;
             authorize::record_certificate(store, session, cx.caller);
-            cx.events.push(Event::SessionOpened(session));
-            Ok(Reply::SessionOpened { session, timeout_ms })
+            Ok(opened)
         }
         Command::CloseSession { session } => {
             store.sessions.require(session)?;
-            session_end::end_session(store, cx, session, false);
+            session_life::end_session(store, cx, session, false);
             Ok(Reply::SessionClosed)
         }
-        // The sessions were silent. Only the leader of this very term can know that: the entry of a
-        // deposed one may be committed by its successor, which has given the sessions new time.
-        // What a session asked for after the leader had found it silent may be answered already, and its client counts on
-        // another timeout since then.
         Command::ExpireSessions {
             sessions,
             term,
             as_of,
-        } => {
-            if term != cx.term && !planted::is(Bug::UnprovenLeader) {
-                return Err(Refusal::StaleLeader);
-            }
-            let mut expired = 0;
-            for session in sessions {
-                match store.sessions.get(session) {
-                    // Only this is left of it: its ephemeral znodes.
-                    Some(state) if state.ending.is_some() => {
-                        session_end::end_session(store, cx, session, true)
-                    }
-                    Some(state) if state.heard_at <= as_of => {
-                        session_end::end_session(store, cx, session, true);
-                        expired += 1;
-                    }
-                    _ => {}
-                }
-            }
-            Ok(Reply::SessionsExpired(expired))
-        }
+        } => session_life::expire_sessions(store, cx, sessions, term, as_of),
         Command::Write(op) => write::write(store, cx, session, op),
         Command::Multi(ops) => multi(store, cx, session, ops),
         // The leader removes empty containers and TTL nodes. A znode with children again, or none, is skipped.
@@ -262,35 +231,13 @@ fn execute(
         }
         Command::Access(command) => access::access_command(store, cx, command),
         Command::Mirror(steps) => mirror::mirror(store, cx, steps),
-        // Only the leader of this very term knows which heartbeats it has confirmed. A later request of a session takes it off the
-        // record for good, wherever the two are in the log.
         Command::RecordSilence {
             sessions,
             term,
             as_of,
-        } => {
-            if term != cx.term {
-                return Err(Refusal::StaleLeader);
-            }
-            let mut recorded = 0;
-            for (session, ms) in sessions {
-                if let Some(state) = store.sessions.get_mut(session)
-                    && state.heard_at <= as_of
-                {
-                    state.silence = Some(Silence { at: cx.zxid, ms });
-                    recorded += 1;
-                }
-            }
-            Ok(Reply::SilenceRecorded(recorded))
-        }
+        } => session_life::record_silences(store, cx, sessions, term, as_of),
         Command::NoteHeartbeats { sessions, term } => {
-            if term != cx.term {
-                return Err(Refusal::StaleLeader);
-            }
-            let live = sessions
-                .into_iter()
-                .filter(|session| store.sessions.hear(*session, cx.zxid).is_ok());
-            Ok(Reply::HeartbeatsNoted(live.count() as u32))
+            session_life::note_heartbeats(store, cx, sessions, term)
         }
     }
 }

@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use crate::apply::context::Context;
-use crate::apply::{create, znodes};
+use crate::apply::create::{self, Creation};
+use crate::apply::znodes;
 use crate::locks::name;
 use crate::model::acl::Perms;
 use crate::model::command::Op;
@@ -26,7 +27,16 @@ pub(crate) fn write(store: &mut Store, cx: &mut Context<'_>, session: Option<Ses
             acl,
             mode,
             parents,
-        } => create::create(store, cx, session, &path, data, &acl, mode, parents),
+        } => {
+            let creation = Creation {
+                path,
+                data,
+                acl,
+                mode,
+                parents,
+            };
+            create::create(store, cx, session, creation)
+        }
         Op::Delete { path, version } => {
             let parent = deletable(store, cx, &path)?;
             let index = require_child(store, parent, &path)?;

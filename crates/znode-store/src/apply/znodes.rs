@@ -12,51 +12,34 @@ use crate::model::event::{ContenderEnd, ZnodeEventKind};
 use crate::model::path::{LockName, ZPath};
 use crate::model::stat::Kind;
 use crate::store::Store;
-use crate::tree::MirroredNode;
 use crate::tree::index::NodeIndex;
 use crate::tree::node_data::NodeData;
 use crate::tree::placement::Placement;
 use crate::tree::quota::Growth;
+use crate::tree::{MirroredNode, NewZnode};
 
 /// Returns whether the node at `path` would be below a znode with quotas.
 fn parent_is_quota(path: &ZPath) -> bool {
     path.as_str().starts_with("/zookeeper/quota/")
 }
 
-/// Adds the child at `path`, which does not exist, to `parent`, which does and is not ephemeral; the
-/// session of an ephemeral child lives. If the child is a contender of a lock, the lock table learns
-/// of it.
-pub(crate) fn add_node(
-    store: &mut Store,
-    cx: &mut Context<'_>,
-    parent: NodeIndex,
-    path: &ZPath,
-    kind: Kind,
-    data: NodeData,
-    acl: &Acl,
-) -> NodeIndex {
-    let parent_path = path.parent().expect("the root is not created");
-    add_child(store, cx, parent, &parent_path, path, kind, data, acl)
-}
-
-/// Adds a child like [`add_node`], for callers that have the path of the parent.
-#[expect(clippy::too_many_arguments, reason = "each is a fact of the new node")]
+/// Adds a child, which does not exist, to `parent`, which does and is not ephemeral; the session of an
+/// ephemeral child lives. If the child is a contender of a lock, the lock table learns of it.
 pub(crate) fn add_child(
     store: &mut Store,
     cx: &mut Context<'_>,
     parent: NodeIndex,
     parent_path: &ZPath,
-    path: &ZPath,
-    kind: Kind,
-    data: NodeData,
-    acl: &Acl,
+    child: NewZnode<'_>,
 ) -> NodeIndex {
-    let contender = match kind {
-        Kind::Ephemeral(session) => LockName::of_contender_below(parent_path, path)
-            .and_then(|lock| Some((lock, Contender::read(path, data.bytes(), session, cx.zxid)?))),
+    let contender = match child.kind {
+        Kind::Ephemeral(session) => LockName::of_contender_below(parent_path, child.path).and_then(|lock| {
+            let contender = Contender::read(child.path, child.data.bytes(), session, cx.zxid)?;
+            Some((lock, contender))
+        }),
         Kind::Persistent | Kind::Container | Kind::Ttl(_) => None,
     };
-    let index = insert_child(store, cx, parent, parent_path, path, kind, data, acl);
+    let index = insert_child(store, cx, parent, parent_path, child);
     if let Some((lock, contender)) = contender {
         tell_locks(store, cx, ContenderChange::Created(lock, contender));
     }
@@ -64,24 +47,19 @@ pub(crate) fn add_child(
 }
 
 /// Adds a child that the lock table does not learn of here.
-#[expect(clippy::too_many_arguments, reason = "each is a fact of the new node")]
 pub(crate) fn insert_child(
     store: &mut Store,
     cx: &mut Context<'_>,
     parent: NodeIndex,
     parent_path: &ZPath,
-    path: &ZPath,
-    kind: Kind,
-    data: NodeData,
-    acl: &Acl,
+    child: NewZnode<'_>,
 ) -> NodeIndex {
+    let NewZnode { path, kind, acl, .. } = child;
     let growth = Growth {
         count: 1,
-        bytes: data.len() as i64,
+        bytes: child.data.len() as i64,
     };
-    let index = store
-        .tree
-        .insert(parent, path, kind, data, acl, cx.zxid, cx.now_ms);
+    let index = store.tree.insert(parent, child, cx.zxid, cx.now_ms);
     if let Kind::Ephemeral(session) = kind {
         let owner = store
             .sessions
@@ -278,14 +256,13 @@ pub(crate) fn create_missing(
     acl: &Acl,
 ) -> NodeIndex {
     place.missing().fold(place.ancestor, |parent, path| {
-        add_node(
-            store,
-            cx,
-            parent,
-            &path,
-            Kind::Container,
-            Data::empty().into(),
+        let parent_path = path.parent().expect("the root is not created");
+        let child = NewZnode {
+            path: &path,
+            kind: Kind::Container,
+            data: Data::empty().into(),
             acl,
-        )
+        };
+        add_child(store, cx, parent, &parent_path, child)
     })
 }

@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
     use crate::locks::name::make;
-    use crate::model::contender::{Attempt, Record, Upgrade};
+    use crate::model::contender::{Attempt, MAX_RELEASED, Record, Upgrade};
     use crate::model::ids::RequestId;
     use crate::model::lock::{AttemptId, Revocation};
 
@@ -186,7 +186,7 @@ mod tests {
             address: "127.0.0.1:4711".into(),
             since_ms: 1_700_000_000_000,
             granted_ms: None,
-            attempts: vec![
+            calls: vec![
                 Attempt {
                     id: AttemptId(u64::MAX),
                     request_id: None,
@@ -196,7 +196,7 @@ mod tests {
                     request_id: Some(RequestId::parse("r-1").unwrap()),
                 },
             ],
-            released: vec![],
+            released: 0,
             lock_delay_ms: 0,
             token: None,
             upgrade: None,
@@ -226,13 +226,11 @@ mod tests {
             (LockMode::Semaphore { limit: 9 }, 4),
             (LockMode::Semaphore { limit: u32::MAX }, u32::MAX),
         ] {
-            let released = vec![Attempt {
-                id: AttemptId(2),
-                request_id: None,
-            }];
+            let mut record = record(mode, permits);
+            record.calls.insert(0, call(2));
             let record = Record {
                 granted_ms: Some(3),
-                released,
+                released: 1,
                 lock_delay_ms: 15_000,
                 token: Some(Zxid(77)),
                 upgrade: (mode == LockMode::Upgradeable).then_some(Upgrade {
@@ -249,7 +247,7 @@ mod tests {
                     requested_ms: 4,
                     answer: Some("in a minute".into()),
                 }),
-                ..record(mode, permits)
+                ..record
             };
             let contender = read(&name(mode), json::data(&record).as_bytes());
             assert_eq!((contender.number, contender.request), (7, record.request));
@@ -258,13 +256,62 @@ mod tests {
         }
     }
 
+    fn call(id: u64) -> Attempt {
+        Attempt {
+            id: AttemptId(id),
+            request_id: None,
+        }
+    }
+
+    #[test]
+    fn withdrawal_of_a_released_call_ends_the_oldest_other_hold() {
+        let mut record = record(LockMode::Exclusive, 1);
+        record.calls = vec![call(1), call(2), call(3)];
+        record.release_one();
+        assert_eq!((record.holds(), record.knows(AttemptId(1))), (2, true));
+        record.remove_call(AttemptId(1));
+        assert_eq!((record.holds(), record.knows(AttemptId(1))), (1, false));
+        assert_eq!(
+            (record.released_calls(), record.attempts()),
+            (&[call(2)][..], &[call(3)][..])
+        );
+    }
+
+    #[test]
+    fn withdrawal_of_a_holding_call_ends_its_own_hold() {
+        let mut record = record(LockMode::Exclusive, 1);
+        record.calls = vec![call(1), call(2), call(3)];
+        record.release_one();
+        record.remove_call(AttemptId(3));
+        assert_eq!(
+            (record.released_calls(), record.attempts()),
+            (&[call(1)][..], &[call(2)][..])
+        );
+    }
+
+    #[test]
+    fn released_calls_are_known_up_to_a_bound() {
+        let mut record = record(LockMode::Exclusive, 1);
+        let last = MAX_RELEASED as u64 + 2;
+        record.calls = (1..=last).map(call).collect();
+        for _ in 1..last {
+            record.release_one();
+        }
+        assert_eq!(record.attempts(), [call(last)]);
+        assert_eq!(record.released_calls().len(), MAX_RELEASED);
+        assert_eq!(
+            (record.knows(AttemptId(1)), record.knows(AttemptId(2))),
+            (false, true)
+        );
+    }
+
     #[test]
     fn record_is_written_as_readable_json() {
         assert_eq!(
             format!(
                 "{:?}",
                 json::data(&Record {
-                    attempts: vec![],
+                    calls: vec![],
                     ..record(LockMode::Exclusive, 1)
                 })
             ),
@@ -344,7 +391,7 @@ mod tests {
     #[test]
     fn contender_without_a_request_is_foreign() {
         let mut record = record(LockMode::Exclusive, 1);
-        record.released = core::mem::take(&mut record.attempts);
+        record.released = record.calls.len();
         foreign(
             &name(LockMode::Exclusive),
             json::data(&record).as_bytes(),

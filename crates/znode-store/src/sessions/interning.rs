@@ -42,22 +42,29 @@ mod tests {
     use super::*;
     use crate::model::entry::Rules;
     use crate::model::ids::{Password, SessionId, Zxid};
-    use crate::sessions::{Session, Sessions};
+    use crate::model::session::Turn;
+    use crate::sessions::request_cache::CachedRequests;
+    use crate::sessions::{Session, SessionRecord, Sessions};
     use crate::stable_hash;
     use crate::{Principal, Reply, RequestId};
 
     fn open(sessions: &mut Sessions, id: u64, name: &str) {
-        let remembered = sessions.empty_cache();
-        let session = Session::new(
-            Password([0; 16]),
-            1_000,
-            name.into(),
-            "192.0.2.1:1".into(),
-            Principal::Nobody,
-            0,
-            Zxid(id),
-            remembered,
-        );
+        let record = SessionRecord {
+            session: SessionId(id),
+            password: Password([0; 16]),
+            timeout_ms: 1_000,
+            name: name.into(),
+            address: "192.0.2.1:1".into(),
+            opened_at_ms: 0,
+            owner: Principal::Nobody,
+            turn: Turn {
+                since: Zxid(id),
+                number: 0,
+            },
+            heard_at: Zxid(id),
+            requests: CachedRequests::default(),
+        };
+        let session = Session::of(record, sessions.empty_cache());
         sessions.insert(SessionId(id), session);
     }
 

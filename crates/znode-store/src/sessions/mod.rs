@@ -82,14 +82,14 @@ pub(crate) struct Session {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SessionRecord {
     pub(crate) session: SessionId,
-    password: Password,
-    timeout_ms: u32,
-    name: Arc<str>,
-    address: Arc<str>,
-    opened_at_ms: u64,
-    owner: Principal,
+    pub(crate) password: Password,
+    pub(crate) timeout_ms: u32,
+    pub(crate) name: Arc<str>,
+    pub(crate) address: Arc<str>,
+    pub(crate) opened_at_ms: u64,
+    pub(crate) owner: Principal,
     pub(crate) turn: Turn,
-    heard_at: Zxid,
+    pub(crate) heard_at: Zxid,
     /// Recorded outcomes of its requests. Filled in when the part is built.
     pub(crate) requests: CachedRequests,
 }
@@ -102,37 +102,6 @@ impl SessionRecord {
 }
 
 impl Session {
-    #[expect(clippy::too_many_arguments, reason = "each is a fact of the new session")]
-    pub(crate) fn new(
-        password: Password,
-        timeout_ms: u32,
-        name: Arc<str>,
-        address: Arc<str>,
-        owner: Principal,
-        opened_at_ms: u64,
-        opened_at: Zxid,
-        remembered: Arc<RequestCache>,
-    ) -> Self {
-        Self {
-            password,
-            timeout_ms,
-            name,
-            address,
-            opened_at_ms,
-            owner,
-            certificate: None,
-            turn: Turn {
-                since: opened_at,
-                number: 0,
-            },
-            heard_at: opened_at,
-            silence: None,
-            ending: None,
-            ephemerals: BTreeSet::new(),
-            remembered,
-        }
-    }
-
     pub(crate) fn view(&self, session: SessionId) -> SessionView {
         SessionView {
             session,
@@ -197,8 +166,8 @@ impl Session {
 }
 
 impl Session {
-    /// Returns a session of a snapshot, still without its ephemerals.
-    pub(crate) fn restored(record: SessionRecord, remembered: Arc<RequestCache>) -> Self {
+    /// Returns a new session, or one of a snapshot, without ephemerals.
+    pub(crate) fn of(record: SessionRecord, remembered: Arc<RequestCache>) -> Self {
         let SessionRecord {
             session: _,
             password,

@@ -13,8 +13,8 @@ use crate::sessions::request_cache::{CachedRequests, RequestCache};
 use crate::sessions::{Ending, SessionRecord, Sessions};
 use crate::snapshot::part::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
 use crate::stable_hash;
-use crate::tree::Tree;
 use crate::tree::index::NodeIndex;
+use crate::tree::{Tree, ZnodeRecord};
 
 /// Size at which a part ends, however few znodes it holds. The largest znodes have a mebibyte each, and a part is one allocation and one
 /// frame for its transport.
@@ -164,15 +164,7 @@ impl SnapshotBuilder {
                 Part::Access(some)
             }
             Stage::Sessions => {
-                let mut sessions = Vec::new();
-                let mut cost = 0;
-                while cost < budget
-                    && let Some((mut record, remembered)) = self.sessions.pop_front()
-                {
-                    record.requests = remembered.kept();
-                    cost += 1 + record.requests.records.len();
-                    sessions.push(record);
-                }
+                let sessions = self.draw_sessions(budget);
                 if self.sessions.is_empty() {
                     self.stage = match self.silences.is_empty() {
                         true => self.after_silences(),
@@ -214,18 +206,7 @@ impl SnapshotBuilder {
                 Part::Requests(CachedRequests { next, records })
             }
             Stage::Znodes => {
-                let mut znodes = Vec::new();
-                let (mut visited, mut bytes) = (0, 0);
-                while !tree.is_captured() && visited < budget && bytes < PART_DATA_BYTES {
-                    visited += 1;
-                    if let Some(record) = tree.capture_next() {
-                        bytes += record.data.len();
-                        if record.data.is_null() {
-                            self.nulls.push(record.index);
-                        }
-                        znodes.push(record);
-                    }
-                }
+                let znodes = self.draw_znodes(tree, budget);
                 self.stage = match (self.nulls.is_empty(), tree.is_captured()) {
                     (false, _) => Stage::NullData,
                     (true, false) => Stage::Znodes,
@@ -252,5 +233,34 @@ impl SnapshotBuilder {
             }
             Stage::Complete => unreachable!("no part follows the last one"),
         }
+    }
+
+    fn draw_sessions(&mut self, budget: usize) -> Vec<SessionRecord> {
+        let mut sessions = Vec::new();
+        let mut cost = 0;
+        while cost < budget
+            && let Some((mut record, remembered)) = self.sessions.pop_front()
+        {
+            record.requests = remembered.kept();
+            cost += 1 + record.requests.records.len();
+            sessions.push(record);
+        }
+        sessions
+    }
+
+    fn draw_znodes(&mut self, tree: &mut Tree, budget: usize) -> Vec<ZnodeRecord> {
+        let mut znodes = Vec::new();
+        let (mut visited, mut bytes) = (0, 0);
+        while !tree.is_captured() && visited < budget && bytes < PART_DATA_BYTES {
+            visited += 1;
+            if let Some(record) = tree.capture_next() {
+                bytes += record.data.len();
+                if record.data.is_null() {
+                    self.nulls.push(record.index);
+                }
+                znodes.push(record);
+            }
+        }
+        znodes
     }
 }

@@ -1,8 +1,9 @@
 //! The access control lists of all nodes. Most nodes of a tree share a few lists, so each list is stored once and counted,
 //! and a node has a number for it.
 
-use alloc::vec::Vec;
 use core::num::NonZeroU32;
+
+use slab::Slab;
 
 use crate::model::acl::Acl;
 use crate::stable_hash::{self, Table};
@@ -30,8 +31,7 @@ impl AclIndex {
 pub(crate) struct Acls {
     by_acl: Table<Acl, AclIndex>,
     /// The open list is the first.
-    slots: Vec<Slot>,
-    free: Vec<AclIndex>,
+    slots: Slab<Slot>,
 }
 
 struct Slot {
@@ -45,14 +45,15 @@ struct Slot {
 impl Default for Acls {
     fn default() -> Self {
         let acl = Acl::open();
+        let mut slots = Slab::new();
+        slots.insert(Slot {
+            hash: stable_hash::of(&acl),
+            acl,
+            uses: 0,
+        });
         Self {
             by_acl: Table::default(),
-            slots: Vec::from([Slot {
-                hash: stable_hash::of(&acl),
-                acl,
-                uses: 0,
-            }]),
-            free: Vec::new(),
+            slots,
         }
     }
 }
@@ -82,16 +83,7 @@ impl Acls {
             hash: stable_hash::of(acl),
             uses: 1,
         };
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.slots[index.slot()] = slot;
-                index
-            }
-            None => {
-                self.slots.push(slot);
-                AclIndex::of_slot(self.slots.len() - 1)
-            }
-        };
+        let index = AclIndex::of_slot(self.slots.insert(slot));
         self.by_acl.insert(acl.clone(), index);
         index
     }
@@ -104,9 +96,8 @@ impl Acls {
         let slot = &mut self.slots[index.slot()];
         slot.uses -= 1;
         if slot.uses == 0 {
-            self.by_acl.remove(&slot.acl);
-            slot.acl = Acl::open();
-            self.free.push(index);
+            let Slot { acl, .. } = self.slots.remove(index.slot());
+            self.by_acl.remove(&acl);
         }
     }
 
@@ -131,5 +122,7 @@ mod tests {
         assert_eq!(*acls.get(second), Acl::read_only());
         acls.give_back(second);
         assert_eq!(acls.len(), 0);
+        // Its number is the next one's.
+        assert_eq!(acls.take(&Acl::read_only()), first);
     }
 }

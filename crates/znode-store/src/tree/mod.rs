@@ -71,6 +71,14 @@ pub(crate) struct Tree {
     capture: Option<Capture>,
 }
 
+/// Znode to create.
+pub(crate) struct NewZnode<'a> {
+    pub(crate) path: &'a ZPath,
+    pub(crate) kind: Kind,
+    pub(crate) data: NodeData,
+    pub(crate) acl: &'a Acl,
+}
+
 impl Tree {
     /// A tree of the nodes that are there from the beginning. As in ZooKeeper they do not count as created: the first
     /// sequence number below the root is 0, and its `cversion` is −1.
@@ -245,18 +253,20 @@ impl Tree {
         count
     }
 
-    /// Adds a child that is not there yet. `path` is the child's.
-    #[expect(clippy::too_many_arguments, reason = "each is a fact of the new node")]
+    /// Adds a child that is not there yet.
     pub(crate) fn insert(
         &mut self,
         parent: NodeIndex,
-        path: &ZPath,
-        kind: Kind,
-        data: NodeData,
-        acl: &Acl,
+        znode: NewZnode<'_>,
         zxid: Zxid,
         now_ms: u64,
     ) -> NodeIndex {
+        let NewZnode {
+            path,
+            kind,
+            data,
+            acl,
+        } = znode;
         self.before_change(parent);
         let facts = self.slab[parent].family_facts();
         let acl = self.acls.take(acl);

@@ -1,5 +1,5 @@
-//! Slab of nodes: pieces that never move, so that a growing tree does not pause to copy itself. A node is found by its index, and free
-//! places are on a stack. The slab does not interpret nodes.
+//! Slab of nodes: pieces that never move, so that a growing tree does not pause to copy itself, as it would with the crate `slab` and its one
+//! vector. A node is found by its index, and free places are on a stack. The slab does not interpret nodes.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};

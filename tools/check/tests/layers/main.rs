@@ -71,7 +71,7 @@ const ZNODE_STORE: [Layer; 12] = [
         modules: &[
             "apply::write",
             "apply::mirror",
-            "apply::session_end",
+            "apply::session_life",
             "apply::access",
             "apply::authorize",
         ],

@@ -91,7 +91,7 @@ fn every_rule_has_a_summary_a_description_and_a_runbook_entry() {
         let severity = field("labels");
         let known = ["critical", "warning", "info"].map(|word| format!("{{ severity: {word} }}"));
         assert!(known.contains(severity), "{}: {severity}", rule.alert);
-        let anchor = format!("docs/operate/runbook.md#{}", rule.alert.to_lowercase());
+        let anchor = format!("docs/operate/runbook.html#{}", rule.alert.to_lowercase());
         assert_eq!(*field("runbook_url"), anchor);
         let heading = format!("\n## {}\n", rule.alert);
         assert!(

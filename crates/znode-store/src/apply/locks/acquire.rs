@@ -22,6 +22,7 @@ use crate::model::reply::{Grant, Outcome, Place, Reply};
 use crate::model::stat::Kind;
 use crate::store::Store;
 use crate::store::resolve::ResolvedContender;
+use crate::tree::NewZnode;
 use crate::tree::node_data::NodeData;
 
 /// One call of `acquire`.
@@ -89,8 +90,13 @@ pub(crate) fn create_contender(
     let data = NodeData::of_contender(record.clone());
     store.tree.check_quotas_of_creation(&place, &path, &data)?;
     let parent = znodes::create_missing(store, cx, place, &acl);
-    let kind = Kind::Ephemeral(session);
-    znodes::insert_child(store, cx, parent, znode, &path, kind, data, &acl);
+    let child = NewZnode {
+        path: &path,
+        kind: Kind::Ephemeral(session),
+        data,
+        acl: &acl,
+    };
+    znodes::insert_child(store, cx, parent, znode, child);
     let contender = Contender::new(path, number, session, cx.zxid, record);
     Ok(Created {
         lock: wish.lock,
@@ -157,10 +163,10 @@ pub(crate) fn join(
     let mut record = found
         .draft()
         .expect("only contenders of our own making can be joined");
-    if record.attempts.len() >= MAX_HOLDS {
+    if record.attempts().len() >= MAX_HOLDS {
         return Err(Refusal::TooManyHolds(wish.lock));
     }
-    record.attempts.push(attempt);
+    record.calls.push(attempt);
     record.lock_delay_ms = record.lock_delay_ms.max(wish.lock_delay_ms);
     contenders::rewrite(store, cx, &mut found, record);
     Ok(found)

@@ -104,7 +104,7 @@ pub(crate) fn withdraw_call(
 ) {
     let record = found.record.as_ref().expect("it knows the call");
     let request_id = record.request_id_of(attempt);
-    if record.attempts.len() == 1 {
+    if record.attempts().len() == 1 {
         contenders::remove_contender(store, cx, &found, how);
     } else {
         let mut record = Record::clone(record);

@@ -77,6 +77,9 @@ pub(crate) fn read(data: &[u8]) -> Option<Record> {
         (Some(Upgrade { done: false, .. }), LockMode::Upgradeable) => {}
         (Some(_), _) => return None,
     }
+    let released = json.released.len();
+    let mut calls = json.released;
+    calls.extend(json.attempts);
     Some(Record {
         request: LockRequest { mode, permits },
         owner: json.owner,
@@ -85,8 +88,8 @@ pub(crate) fn read(data: &[u8]) -> Option<Record> {
         address: json.address,
         since_ms: json.since_ms,
         granted_ms: json.granted_ms,
-        attempts: json.attempts,
-        released: json.released,
+        calls,
+        released,
         lock_delay_ms: json.lock_delay_ms,
         token: json.token,
         upgrade: json.upgrade,
@@ -147,8 +150,8 @@ fn write(record: &Record, to: &mut impl Sink) {
         address,
         since_ms,
         granted_ms,
-        attempts,
-        released,
+        calls: _,
+        released: _,
         lock_delay_ms,
         token,
         upgrade,
@@ -177,9 +180,9 @@ fn write(record: &Record, to: &mut impl Sink) {
     if let Some(granted_ms) = granted_ms {
         number(to, ",\"granted_ms\":", *granted_ms);
     }
-    calls(to, ",\"attempts\":[", attempts);
-    if !released.is_empty() {
-        calls(to, ",\"released\":[", released);
+    calls(to, ",\"attempts\":[", record.attempts());
+    if !record.released_calls().is_empty() {
+        calls(to, ",\"released\":[", record.released_calls());
     }
     if *lock_delay_ms > 0 {
         number(to, ",\"lock_delay_ms\":", *lock_delay_ms);
@@ -260,8 +263,8 @@ mod tests {
                 address: self.address.clone(),
                 since_ms: self.since_ms,
                 granted_ms: self.granted_ms,
-                attempts: self.attempts.clone(),
-                released: self.released.clone(),
+                attempts: self.attempts().to_vec(),
+                released: self.released_calls().to_vec(),
                 lock_delay_ms: self.lock_delay_ms,
                 token: self.token,
                 upgrade: self.upgrade.clone(),
@@ -326,16 +329,17 @@ mod tests {
             reentrant: bool,
             since_ms: u64,
             granted_ms: Option<u64>,
-            attempts in prop::collection::vec(any_attempt(), 0..4),
-            released in prop::collection::vec(any_attempt(), 0..4),
+            calls in prop::collection::vec(any_attempt(), 0..8),
+            released in 0..4_usize,
             lock_delay_ms in prop_oneof![Just(0), any::<u32>()],
             token: Option<u64>,
             upgrade in prop::option::of(any_upgrade()),
             revoke in prop::option::of(any_revocation()),
         ) -> Record {
             let token = token.map(Zxid);
+            let released = released.min(calls.len());
             Record {
-                request, owner, reentrant, note, address, since_ms, granted_ms, attempts, released, lock_delay_ms,
+                request, owner, reentrant, note, address, since_ms, granted_ms, calls, released, lock_delay_ms,
                 token, upgrade, revoke,
             }
         }

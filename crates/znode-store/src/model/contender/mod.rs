@@ -33,14 +33,14 @@ pub(crate) struct Record {
     pub since_ms: u64,
     /// Time of the grant.
     pub granted_ms: Option<u64>,
-    /// The calls of `acquire` that it stands for, oldest first. While it holds, each is one hold.
-    pub attempts: Vec<Attempt>,
-    /// Calls whose holds were released while other holds stayed, oldest first.
+    /// Calls of `acquire` that it knows, oldest first: the released ones, and then those that it stands for.
+    pub calls: Vec<Attempt>,
+    /// Number of calls that count as released. Each other call is a hold, or a wait.
     ///
-    /// A release ends one hold of the owner and does not say which call's. Suppose two calls of one owner are granted together, the caller
-    /// of the first releases, and the caller of the second has hung up. Then the second call may be the one that was removed from the list.
-    /// When its node withdraws it, the other hold has to end.
-    pub released: Vec<Attempt>,
+    /// A release ends one hold of the owner and does not say which call's: the oldest counts as released. Suppose two calls of one owner
+    /// are granted together, the caller of the second releases, and the caller of the first hangs up before it has its answer. When its
+    /// node withdraws the first call, the other hold has to end.
+    pub released: usize,
     /// Time for which the lock grants nothing if the session expires during the hold.
     pub lock_delay_ms: u32,
     /// The fencing token, where it is not the position of the creation.
@@ -131,8 +131,8 @@ impl Record {
             address: wish.address.clone(),
             since_ms: now_ms,
             granted_ms: None,
-            attempts: alloc::vec![attempt],
-            released: Vec::new(),
+            calls: alloc::vec![attempt],
+            released: 0,
             lock_delay_ms: wish.lock_delay_ms,
             token: None,
             upgrade: None,
@@ -142,27 +142,19 @@ impl Record {
 
     /// Returns whether this contender stands for the call, or did before another call's release.
     pub fn knows(&self, attempt: AttemptId) -> bool {
-        self.attempts
-            .iter()
-            .chain(&self.released)
-            .any(|known| known.id == attempt)
+        self.calls.iter().any(|known| known.id == attempt)
     }
 
     /// Returns the id under which the outcome of a call is recorded.
     pub fn request_id_of(&self, attempt: AttemptId) -> Option<RequestId> {
-        let known = self
-            .attempts
-            .iter()
-            .chain(&self.released)
-            .find(|known| known.id == attempt)?;
+        let known = self.calls.iter().find(|known| known.id == attempt)?;
         known.request_id.clone()
     }
 
     /// Replaces a call by its repetition, unless that was sent earlier. Returns false if there is no such call.
     pub fn replace(&mut self, request_id: &RequestId, attempt: AttemptId) -> bool {
         let upgrade = self.upgrade.iter_mut().map(|upgrade| &mut upgrade.attempt);
-        let calls = self.attempts.iter_mut().chain(&mut self.released);
-        let mut known = calls.chain(upgrade);
+        let mut known = self.calls.iter_mut().chain(upgrade);
         let Some(repeated) = known.find(|known| known.request_id.as_ref() == Some(request_id)) else {
             return false;
         };
@@ -174,24 +166,29 @@ impl Record {
 
     /// Releases one hold of several.
     pub fn release_one(&mut self) {
-        self.released.push(self.attempts.remove(0));
-        if self.released.len() > MAX_RELEASED {
-            self.released.remove(0);
+        match self.released < MAX_RELEASED {
+            true => self.released += 1,
+            false => drop(self.calls.remove(0)),
         }
     }
 
     /// Removes a known call, and with it one hold or one wait.
     ///
-    /// If the call's own hold was released already, by another caller, the oldest of the other holds ends in its place. The call of that
-    /// one counts as released from then on: it stays known, because its caller may hang up as well.
+    /// If the call counts as released already, the oldest of the other holds ends in its place. The call of that one counts as released
+    /// from then on: it stays known, because its caller may hang up as well.
     pub fn remove_call(&mut self, attempt: AttemptId) {
-        match self.attempts.iter().position(|known| known.id == attempt) {
-            Some(at) => drop(self.attempts.remove(at)),
-            None => {
-                self.released.retain(|known| known.id != attempt);
-                self.release_one();
-            }
-        }
+        let known = self.calls.iter().position(|known| known.id == attempt);
+        self.calls.remove(known.expect("the call is known"));
+    }
+
+    /// The calls that it stands for, oldest first.
+    pub fn attempts(&self) -> &[Attempt] {
+        &self.calls[self.released..]
+    }
+
+    /// The calls that count as released, oldest first.
+    pub fn released_calls(&self) -> &[Attempt] {
+        &self.calls[..self.released]
     }
 
     /// The scope that waits for others and is waited for.
@@ -213,12 +210,12 @@ impl Record {
 
     /// Returns the number of calls that it stands for.
     pub fn holds(&self) -> u32 {
-        u32::try_from(self.attempts.len()).unwrap_or(u32::MAX).max(1)
+        u32::try_from(self.attempts().len()).unwrap_or(u32::MAX).max(1)
     }
 
     /// Returns the ids under which the outcomes of its calls are recorded.
     pub fn request_ids(&self) -> impl Iterator<Item = &RequestId> {
-        self.attempts
+        self.attempts()
             .iter()
             .filter_map(|Attempt { request_id, .. }| request_id.as_ref())
     }
@@ -234,13 +231,14 @@ impl Record {
             address,
             since_ms,
             granted_ms,
-            attempts,
+            calls: _,
             released,
             lock_delay_ms,
             token,
             upgrade,
             revoke,
         } = self;
+        let attempts = self.attempts();
         let (mode, limit) = match request.mode {
             LockMode::Exclusive => (0, 0),
             LockMode::Shared => (1, 0),
@@ -260,7 +258,7 @@ impl Record {
             token.is_some().into(),
             token.unwrap_or_default().0,
             attempts.len() as u64,
-            released.len() as u64,
+            *released as u64,
             owner.len() as u64,
             note.len() as u64,
             address.len() as u64,
@@ -269,7 +267,7 @@ impl Record {
         for text in [owner, note, address].into_iter().filter(|text| !text.is_empty()) {
             hasher.bytes(text.as_bytes());
         }
-        for Attempt { id, request_id } in attempts.iter().chain(released) {
+        for Attempt { id, request_id } in attempts.iter().chain(self.released_calls()) {
             hasher.word(id.0);
             // No id is empty.
             hasher.bytes(request_id.as_ref().map_or("", RequestId::as_str).as_bytes());

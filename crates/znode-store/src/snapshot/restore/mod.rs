@@ -11,7 +11,7 @@ use crate::locks::table::KeptState;
 use crate::model::damage::{Damage, NEVER_COUNTED};
 use crate::model::path::LockName;
 use crate::model::session::SessionFate;
-use crate::sessions::Session;
+use crate::sessions::{Session, SessionRecord};
 use crate::snapshot::part::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
 use crate::store::Store;
 use crate::tree::Rebuild;
@@ -102,24 +102,9 @@ impl Restorer {
                     .try_for_each(|record| access.restore(record))?;
             }
             (Part::Sessions(records), Some(store)) => {
-                for mut record in records {
-                    let id = record.session;
-                    if !id.is_legal() {
-                        return Err(SnapshotError::Damaged("the id of a session in it is illegal"));
-                    }
-                    if store.sessions.fate(id) != SessionFate::Unknown {
-                        return Err(SnapshotError::Damaged("two of its sessions are the same"));
-                    }
-                    if record.newest_position() > store.zxid {
-                        return Err(SnapshotError::Damaged("a session in it is newer than its state"));
-                    }
-                    let requests = core::mem::take(&mut record.requests);
-                    let mut session = Session::restored(record, store.sessions.empty_cache());
-                    if !requests.is_nothing() {
-                        Arc::make_mut(&mut session.remembered).restore(requests)?;
-                    }
-                    store.sessions.insert(id, session);
-                }
+                records
+                    .into_iter()
+                    .try_for_each(|record| add_session(store, record))?;
             }
             (Part::Silences(silences), Some(store)) => {
                 for (id, silence) in silences {
@@ -226,6 +211,26 @@ impl Restorer {
             _ => Ok(store),
         }
     }
+}
+
+fn add_session(store: &mut Store, mut record: SessionRecord) -> Result<(), SnapshotError> {
+    let id = record.session;
+    if !id.is_legal() {
+        return Err(SnapshotError::Damaged("the id of a session in it is illegal"));
+    }
+    if store.sessions.fate(id) != SessionFate::Unknown {
+        return Err(SnapshotError::Damaged("two of its sessions are the same"));
+    }
+    if record.newest_position() > store.zxid {
+        return Err(SnapshotError::Damaged("a session in it is newer than its state"));
+    }
+    let requests = core::mem::take(&mut record.requests);
+    let mut session = Session::of(record, store.sessions.empty_cache());
+    if !requests.is_nothing() {
+        Arc::make_mut(&mut session.remembered).restore(requests)?;
+    }
+    store.sessions.insert(id, session);
+    Ok(())
 }
 
 #[cfg(test)]

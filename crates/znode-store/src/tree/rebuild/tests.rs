@@ -9,8 +9,18 @@ use crate::model::command::{Command, CreateMode, Op, Request};
 use crate::model::data::Data;
 use crate::model::path::CreatePath;
 use crate::model::path::MAX_LONG_PATHS_BYTES;
+use crate::tree::NewZnode;
 use crate::tree::rebuild::*;
 use crate::{EntryContext, Identities, Limited, Outcome, Refusal, Reply, Store};
+
+fn persistent<'a>(path: &'a ZPath, acl: &'a Acl) -> NewZnode<'a> {
+    NewZnode {
+        path,
+        kind: Kind::Persistent,
+        data: Data::empty().into(),
+        acl,
+    }
+}
 
 /// The records of a tree with `/a/b/c` below the root, whose places are 4, 5 and 6.
 fn records() -> Vec<ZnodeRecord> {
@@ -20,15 +30,7 @@ fn records() -> Vec<ZnodeRecord> {
         let parent = tree
             .find(&path.parent().expect("it has one"))
             .expect("it is there");
-        tree.insert(
-            parent,
-            &path,
-            Kind::Persistent,
-            Data::empty().into(),
-            &Acl::open(),
-            Zxid(1),
-            1,
-        );
+        tree.insert(parent, persistent(&path, &Acl::open()), Zxid(1), 1);
     }
     let record = |index| ZnodeRecord::of(index, tree.node(index), &tree.acls);
     (0..tree.slab.slots()).map(NodeIndex).map(record).collect()
@@ -84,15 +86,7 @@ fn chain<'n>(names: impl Iterator<Item = &'n str>) -> Tree {
     let (mut path, mut parent) = (ZPath::root(), NodeIndex::ROOT);
     for name in names {
         path = path.join(name).expect("it is not too long yet");
-        parent = tree.insert(
-            parent,
-            &path,
-            Kind::Persistent,
-            Data::empty().into(),
-            &Acl::open(),
-            Zxid(1),
-            1,
-        );
+        parent = tree.insert(parent, persistent(&path, &Acl::open()), Zxid(1), 1);
     }
     tree
 }
