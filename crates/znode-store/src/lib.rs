@@ -106,19 +106,21 @@
 //! assert_eq!(grant.unwrap().fencing_token, Zxid(4));
 //! ```
 //!
-//! # What the crate must not know
+//! # Boundaries
 //!
-//! - Time. Commands bring the leader's; the store only prevents a step back. The leader decides whether a session has missed its
-//!   heartbeats, and front ends how long a caller waits; commands report both.
-//! - Watches and waiting callers. They live on the node that their client is connected to, and read [`Event`]s.
+//! The crate does not know:
+//!
+//! - Time. Entries contain the leader's time; the store only prevents a step back. The leader decides whether a session has missed its
+//!   heartbeats, and front ends how long a caller waits. Commands report both decisions.
+//! - Watches and waiting callers. They are on the node that their client is connected to, and read [`Event`]s.
 //! - Encodings. Values are `Serialize`, and the crate does not know which encoding is used.
 //! - HTTP, ZooKeeper's protocol, Raft, tasks, files.
 //!
 //! # Layers
 //!
-//! A module knows the modules below it and none above it. `tools/check/tests/layers` reads the `use` lines and fails otherwise.
+//! A module depends only on modules in lower layers. `tools/check/tests/layers` reads the `use` lines and fails otherwise.
 //!
-//! | layer | modules | knows |
+//! | layer | modules | depends on |
 //! |---|---|---|
 //! | 7 | `restore_as_new_cluster`, `snapshot` (`take`, `restore`) | all below |
 //! | 6 | `apply`, the one decision over every command, which alone changes several owners; beside it `read`, the queries | `store` and all below |

@@ -1,5 +1,5 @@
-//! Conversion of a backup's state into the first state of a new cluster. Its position moves forward. Its sessions end, or stay and have
-//! their whole timeout again. The caller decides how far the position moves: the store does not know how old the backup is.
+//! Conversion of a backup's state into the first state of a new cluster. Its position moves forward. Its sessions end, or stay and
+//! get their full timeout again. The caller decides how far the position moves, because the store does not know the age of the backup.
 
 use alloc::vec::Vec;
 
@@ -11,11 +11,11 @@ use crate::model::reply::Reply;
 use crate::model::session::SessionView;
 use crate::store::Store;
 
-/// No state is moved beyond this position. Positions are JSON numbers and so stay below 2⁵³; the other half of them is
-/// left for commands: 140 years of a million in every second.
+/// Last position to which a state can be moved. Positions are JSON numbers, so they must stay below 2⁵³. The other half of that range is left for
+/// commands: 140 years of a million commands per second.
 pub const LAST_MOVED_POSITION: Zxid = Zxid(1 << 52);
 
-/// A position cannot be moved so far.
+/// Error for a position that cannot be moved that far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "position {from} cannot be moved forward by {by}: no state is moved beyond position {LAST_MOVED_POSITION}"
@@ -23,15 +23,15 @@ pub const LAST_MOVED_POSITION: Zxid = Zxid(1 << 52);
 pub struct TooFar {
     /// Position of the state.
     pub from: Zxid,
-    /// Distance that it should have been moved.
+    /// Requested distance.
     pub by: u64,
 }
 
 impl Store {
     /// Moves the position forward without a command. The next command gets a position, and so a fencing token, that is
-    /// larger than any of those passed over. Nothing in the tree changes.
+    /// larger than all skipped ones. The tree does not change.
     ///
-    /// Only for a state that nobody serves: watchers and clients of a running one would miss what they cannot miss.
+    /// Only for a state that no node serves: watchers and clients of a running node would not notice the skipped positions.
     pub fn move_position(&mut self, by: u64) -> Result<Zxid, TooFar> {
         let from = self.zxid();
         let to = from.0.checked_add(by).filter(|to| *to <= LAST_MOVED_POSITION.0);
@@ -39,10 +39,10 @@ impl Store {
         Ok(self.zxid)
     }
 
-    /// Takes all sessions off the record of silence, so that each has its whole timeout from when the new cluster begins: the time
-    /// until then is nobody's silence.
+    /// Takes all sessions off the record of silence, so that each has its full timeout from the start of the new cluster. The time until then must
+    /// not count as silence.
     ///
-    /// Only for a state that nobody serves: its replicas would differ.
+    /// Only for a state that no node serves, because its replicas would differ.
     pub fn forget_silences(&mut self) {
         self.sessions.forget_silences();
     }
@@ -50,7 +50,7 @@ impl Store {
     /// Ends all sessions in one command, as if all were silent, and returns their number. No waiter is granted a lock meanwhile. If there
     /// are more than [`crate::MAX_ENDED_SESSIONS`], the ends of those that were opened last are recorded.
     ///
-    /// Only for a state that nobody serves: no client is notified.
+    /// Only for a state that no node serves, because no client is notified.
     pub fn end_all_sessions(&mut self) -> u32 {
         let mut sessions = self.sessions();
         let ending: Vec<_> = self.sessions.ending().collect();
@@ -58,7 +58,7 @@ impl Store {
             return 0;
         }
         sessions.sort_unstable_by_key(|view: &SessionView| (view.opened_at_ms, view.session));
-        // The command's own entry: of a term that no leader has, at the time of the command before.
+        // The entry of the command has a term of no leader, and the time of the command before.
         let entry = EntryContext { time_ms: 0, term: 0 };
         let command = Command::ExpireSessions {
             sessions: ending
@@ -68,7 +68,7 @@ impl Store {
             term: entry.term,
             as_of: self.zxid,
         };
-        // In one command, however many znodes they have: no client waits.
+        // One command removes all znodes, however many, because no client waits.
         let (work, request) = (&mut EntryWork::default(), Request::internal(command));
         match self
             .apply_by(Rules::Former, &entry, work, request, &mut Vec::new())

@@ -1,7 +1,7 @@
-//! A 64-bit hash that is the same on every platform and in every build: replicas compare digests made of it, and it identifies requests. It
-//! chains XXH3, whose result is fixed for good (<https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>): the hash of the
-//! preceding input is the seed of the next. It does not resist an attacker who constructs collisions. The hashed values are described in
-//! [`crate::tree`] and [`crate::sessions::request_cache`].
+//! Hash of 64 bits that is the same on every platform and in every build. Replicas compare digests made of it, and it identifies requests. It
+//! chains XXH3, whose result never changes (<https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>): the hash of the
+//! preceding input is the seed of the next. It does not resist an attacker who constructs collisions. [`crate::tree`] and
+//! [`crate::sessions::request_cache`] describe the hashed values.
 
 use core::fmt;
 use core::hash::BuildHasher;
@@ -28,39 +28,39 @@ impl StableHasher {
         self.0 = xxh3_64_with_seed(bytes, self.0);
     }
 
-    /// Adds a few numbers, of which there are always as many.
+    /// Adds a fixed number of numbers.
     pub(crate) fn words<const N: usize>(&mut self, words: [u64; N]) {
         self.bytes(words.map(u64::to_le_bytes).as_flattened());
     }
 
-    /// The hash of all that was added.
+    /// Returns the hash of all that was added.
     pub(crate) fn finish(&self) -> u64 {
         self.0
     }
 }
 
-/// The hash of a run of bytes.
+/// Returns the hash of a run of bytes.
 pub(crate) fn of_bytes(bytes: &[u8]) -> u64 {
     let mut hasher = StableHasher::new();
     hasher.bytes(bytes);
     hasher.finish()
 }
 
-/// The hash of bytes after others that came to the hash `before`.
+/// Returns the hash of bytes that follow others with the hash `before`.
 pub(crate) fn of_bytes_after(before: u64, bytes: &[u8]) -> u64 {
     let mut hasher = StableHasher(before);
     hasher.bytes(bytes);
     hasher.finish()
 }
 
-/// The hash of a few numbers, of which there are always as many.
+/// Returns the hash of a fixed number of numbers.
 pub(crate) fn of_words<const N: usize>(words: [u64; N]) -> u64 {
     let mut hasher = StableHasher::new();
     hasher.words(words);
     hasher.finish()
 }
 
-/// The hash of whatever `value` serializes to.
+/// Returns the hash of whatever `value` serializes to.
 pub(crate) fn of<T: Serialize + ?Sized>(value: &T) -> u64 {
     let mut hasher = StableHasher::new();
     match value.serialize(&mut hasher) {
@@ -69,8 +69,8 @@ pub(crate) fn of<T: Serialize + ?Sized>(value: &T) -> u64 {
     }
 }
 
-/// The hasher of this crate's tables. Fixed, because the standard one draws its keys at random, and then
-/// whatever depended on a table's order would differ between replicas.
+/// Hasher of this crate's tables. It is fixed, because the standard one has random keys. With these anything that depended on the order of a table
+/// would differ between replicas.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct FixedState;
 
@@ -107,7 +107,7 @@ impl core::hash::Hasher for StableHasher {
 /// A table with the fixed hasher. Its order of iteration must not become visible.
 pub(crate) type Table<K, V> = hashbrown::HashMap<K, V, FixedState>;
 
-/// The error of a serializer that cannot fail.
+/// Error of a serializer that cannot fail.
 #[derive(Debug)]
 pub(crate) struct Impossible;
 
@@ -276,7 +276,7 @@ impl serde::Serializer for &mut StableHasher {
     }
 }
 
-/// All compound values are the sequence of their elements; keys of structs are not part of the hash.
+/// Hashes compound values as the sequence of their elements. Names of fields are not part of the hash.
 macro_rules! compound {
     ($($trait:ident::$method:ident,)*) => {$(
         impl serde::ser::$trait for &mut StableHasher {

@@ -12,10 +12,10 @@ use crate::model::access::token::Token;
 use crate::model::damage::Damage;
 use crate::stable_hash;
 
-/// A piece of the tables.
+/// Record of the access policies in a snapshot.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum AccessRecord {
-    /// The state is secured. Comes first, or the others do not come at all.
+    /// Marks the state as secured. It is the first record; an open state has no records.
     Secured,
     Role {
         role: RoleName,
@@ -102,7 +102,7 @@ impl Access {
             .chain(rule)
     }
 
-    /// The tables' share of the digest.
+    /// Returns the tables' share of the digest.
     pub(crate) fn digest(&self) -> u64 {
         self.records().fold(0, |sum, record| {
             stable_hash::of_words([sum, stable_hash::of(&record)])

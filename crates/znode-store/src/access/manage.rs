@@ -1,4 +1,4 @@
-//! Execution of changes of the access policies. Authorization comes before.
+//! Execution of changes of the access policies, which were authorized before.
 
 use alloc::format;
 
@@ -14,7 +14,7 @@ impl Access {
     /// Executes a command of the access policies.
     pub(crate) fn execute(&mut self, command: &AccessCommand, by: &Principal, now_ms: u64) -> Outcome {
         match command {
-            // An operator secures the cluster. In an open state other identities prove nothing.
+            // Only an operator secures the cluster, because in an open state other identities prove nothing.
             AccessCommand::Secure { .. } if self.secured => Err(AccessRefusal::AlreadySecured.into()),
             AccessCommand::Secure { .. } if *by != Principal::Operator => {
                 Err(AccessRefusal::OperatorOnly.into())
@@ -133,7 +133,7 @@ impl Access {
         Ok(Reply::TokenCreated(*id))
     }
 
-    /// Returns whether a token or a certificate has the role `admin`. Expiry of tokens is not foreseen.
+    /// Returns whether a token or a certificate has the role `admin`. A token counts even if it expires later.
     fn has_administrator(&self) -> bool {
         let tokens = self.tokens.values().map(|token| &token.role);
         tokens
@@ -141,7 +141,7 @@ impl Access {
             .any(|role| role.is_admin())
     }
 
-    /// Forgets tokens whose time is over. Until then they are refused like those that were never made.
+    /// Removes expired tokens. Until it runs, an expired token is refused like an unknown one.
     pub(crate) fn sweep(&mut self, now_ms: u64) {
         self.tokens.retain(|_, token| !token.is_expired(now_ms));
     }
@@ -207,7 +207,7 @@ fn bad(what: alloc::string::String) -> Refusal {
     AccessRefusal::BadText(what.into()).into()
 }
 
-/// Tests of the bounds of the tables.
+/// Tests of the maximum sizes of the tables.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,5 @@
-//! Needs of each command: the one list, without a wildcard, so a new command does not compile without a decision about its callers.
-//! `apply/authorize.rs` decides whether a caller has what is needed.
+//! Permissions that each command needs. The lists have no wildcard, so a new command does not compile without a decision about its callers.
+//! `apply/authorize.rs` decides whether a caller has the permissions.
 
 use alloc::vec::Vec;
 
@@ -10,42 +10,43 @@ use crate::model::ids::SessionId;
 use crate::model::lock::LockCommand;
 use crate::model::path::{CreatePath, LockName, ZPath};
 
-/// Something that has to be so.
+/// Permission that a command needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need<'c> {
-    /// Nothing but admission.
+    /// No right: the caller only has to be admitted.
     Admission,
-    /// To be the cluster itself.
+    /// The caller is the cluster itself.
     Internal,
     /// A right at a path.
     Of(Right, &'c ZPath),
-    /// One of several.
+    /// One of several rights at a path.
     AnyOf(Rights, &'c ZPath),
     /// The right to administer everything.
     AdministerAll,
-    /// To be the session's owner, or administer everything.
+    /// The caller owns the session, or may administer everything.
     Session(SessionId),
-    /// To be the session's owner or to administer everything, or to know its password without a proven identity: clients of ZooKeeper
-    /// connect first and authenticate later.
+    /// The caller owns the session, or may administer everything, or knows the password of the session and has no proven identity. The last case
+    /// is for ZooKeeper clients, which connect first and authenticate later.
     Reconnect(SessionId),
-    /// To write where a node is created, and where parents would be; or to lock, for what a client of ZooKeeper creates
-    /// to take a lock.
+    /// The right to write where the znode and its missing parents are created. For znodes that a ZooKeeper client creates to take a lock, the
+    /// right to lock suffices.
     Create(Creation<'c>),
-    /// To write at a node. Own contenders: or to lock.
+    /// The right to write at a znode. For an own contender the right to lock suffices.
     Change(&'c ZPath),
-    /// To delete: to write there; own contenders: or to lock; those of others: to break.
+    /// The right to delete a znode. It needs the right to write there; for an own contender the right to lock suffices; for a contender of another
+    /// session it is the right to break.
     Delete(&'c ZPath),
-    /// To delete, there and below.
+    /// The right to delete a znode and all below it.
     DeleteAll(&'c ZPath),
-    /// To change a list: to administer; own ephemeral nodes: or to write.
+    /// The right to change an access control list. It needs the right to administer; for an own ephemeral znode the right to write suffices.
     ChangeAcl(&'c ZPath),
-    /// To lock, or to own that contender: an owner can release a hold whatever the policies say by then.
+    /// The right to lock, or ownership of that contender: an owner can release a hold even after a change of the policies.
     Contender(&'c LockName, &'c str),
-    /// Like [`Need::Contender`] for at least one of several. The others are skipped and not reported.
+    /// The need [`Need::Contender`] for at least one of several contenders. The others are skipped and not reported.
     SomeContender(&'c [(LockName, alloc::string::String)]),
 }
 
-/// A node that is to be created.
+/// Znode to create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Creation<'c> {
     pub(crate) path: &'c CreatePath,

@@ -21,8 +21,8 @@ impl CallerRights<'_> {
         }
     }
 
-    /// Does the same for the connection that has opened the session, or resumed it by its password. If the session has no owner, that
-    /// connection may authenticate, and the session becomes its own.
+    /// Refuses the use of another principal's session by the connection that has opened it, or resumed it by its password. If the session has no
+    /// owner, that connection may authenticate, and then owns the session.
     pub(crate) fn may_go_on(&self, owned: OwnedSession<'_>, caller: &Identities) -> Result<(), Refusal> {
         match owned.owner {
             Some(owner) if may_claim(owner, caller) => Ok(()),
@@ -30,8 +30,8 @@ impl CallerRights<'_> {
         }
     }
 
-    /// Does the same for a client that has lost its connection. A client that has proven nothing yet (where such clients are admitted)
-    /// shows the session's password, and has to authenticate before any other request.
+    /// Refuses the use of another principal's session by a client that reconnects. A client without proven identities (if such clients are
+    /// admitted) shows the session's password, and has to authenticate before any other request.
     pub(crate) fn may_reconnect(&self, owned: OwnedSession<'_>, caller: &Identities) -> Result<(), Refusal> {
         match Principal::of(caller) {
             Principal::Nobody => Ok(()),
@@ -41,8 +41,8 @@ impl CallerRights<'_> {
 }
 
 impl Access {
-    /// Returns whether the owner of a waiting contender's session has no right to the lock any more. `is_ours`: the lock API made the
-    /// contender; for one that is a znode of a ZooKeeper client `write` suffices, too.
+    /// Returns whether the owner of a waiting contender's session has no right to the lock any more. `is_ours` means that the lock API made the
+    /// contender; for one that a ZooKeeper client created as a znode the right `write` suffices, too.
     pub(crate) fn has_lost_right(
         &self,
         owner: &Principal,
@@ -65,7 +65,7 @@ impl Access {
 }
 
 /// Returns whether a caller may become the owner of a session. ZooKeeper clients open a session first and authenticate later, so a
-/// session without an owner belongs to its connection as soon as that has proven something.
+/// session without an owner belongs to its connection as soon as that proves an identity.
 pub(crate) fn may_claim(owner: &Principal, caller: &Identities) -> bool {
     let is_somebody = matches!(
         Principal::of(caller),

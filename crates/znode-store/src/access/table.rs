@@ -1,4 +1,4 @@
-//! The tables of tokens, roles and certificates, and what they say about a caller.
+//! Tables of tokens, roles and certificates, and the rights that they give a caller.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -12,24 +12,24 @@ use crate::model::identity::{Identities, Identity};
 use crate::model::path::ZPath;
 use crate::model::refusal::{Refusal, Unproven};
 
-/// The most tokens, expired ones included until they are swept. At some 400 bytes each they are in memory, and looked at for each digest.
+/// Maximum number of tokens, including expired ones until they are swept. Each takes about 400 bytes of memory, and each digest visits all.
 pub const MAX_TOKENS: usize = 10_000;
 
-/// The most roles beside `admin`.
+/// Maximum number of roles besides `admin`.
 pub const MAX_ROLES: usize = 256;
 
-/// The most certificates that have a role.
+/// Maximum number of certificates with a role.
 pub const MAX_CERTIFICATES: usize = 1_000;
 
-/// The access policies. Shared with a snapshot that is being taken.
+/// Access policies. A snapshot in progress shares them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Access {
     pub(crate) secured: bool,
     pub(crate) tokens: BTreeMap<TokenId, Token>,
-    /// Without `admin`.
+    /// Roles with their grants, without `admin`.
     pub(crate) roles: BTreeMap<RoleName, Vec<PathGrant>>,
     pub(crate) certificates: BTreeMap<Arc<str>, RoleName>,
-    /// The rule of [`super::AccessCommand::EndWaitsWithRights`] is set.
+    /// True if the rule of [`super::AccessCommand::EndWaitsWithRights`] is set.
     pub(crate) waits_end_with_rights: bool,
 }
 
@@ -42,8 +42,8 @@ impl Access {
         self.waits_end_with_rights
     }
 
-    /// Returns the rights of a caller by all its identities. Refuses a caller with an invalid token, also if a valid certificate is beside
-    /// it: the token is not what its owner thinks it is. Refuses a caller without identities unless there is a role `anonymous`.
+    /// Returns the rights of a caller by all its identities. Refuses a caller with an invalid token, even if it also has a valid
+    /// certificate, because the caller relies on a token that does not count. Refuses a caller without identities unless there is a role `anonymous`.
     pub(crate) fn caller_rights(
         &self,
         caller: &Identities,
@@ -76,7 +76,7 @@ impl Access {
                     }
                     None => {}
                 },
-                // What they prove counts for ZooKeeper's lists alone.
+                // These identities count only for ZooKeeper's access control lists.
                 Identity::Ip(_) | Identity::Digest(_) => {}
             }
         }
@@ -100,11 +100,11 @@ impl Access {
     }
 }
 
-/// Rights of a caller, as of one position.
+/// Rights of a caller at one position of the state.
 pub(crate) struct CallerRights<'s> {
-    /// It is the cluster itself.
+    /// True if the caller is the cluster itself.
     pub(crate) is_internal: bool,
-    /// It has every right everywhere.
+    /// True if the caller has every right everywhere.
     has_all: bool,
     grants: Vec<&'s Vec<PathGrant>>,
     /// Missing proof of identity, if any.
@@ -117,12 +117,12 @@ impl CallerRights<'_> {
         self.has_all || self.all_grants().any(|grant| grant.allows(right, path))
     }
 
-    /// Returns whether it has one of these rights.
+    /// Returns whether the caller has one of these rights at a path.
     pub(crate) fn may_any(&self, rights: Rights, path: &ZPath) -> bool {
         rights.iter().any(|right| self.may(right, path))
     }
 
-    /// Returns whether it has a right at a path, or somewhere below it.
+    /// Returns whether the caller has a right at a path, or somewhere below it.
     pub(crate) fn may_around(&self, right: Right, path: &ZPath) -> bool {
         let below = |grant: &PathGrant| grant.rights.contains(right) && is_within(&grant.prefix, path);
         self.may(right, path) || self.all_grants().any(below)
@@ -135,7 +135,8 @@ impl CallerRights<'_> {
         }
     }
 
-    /// Returns the refusal for a missing right: to authenticate first, or that the identity does not suffice.
+    /// Returns the refusal for a missing right. It requests authentication if the caller has no identity, and else says that the identity does not
+    /// suffice.
     pub(crate) fn refusal(&self, right: Right, path: &ZPath) -> Refusal {
         match self.unproven {
             Some(unproven) => Refusal::Unauthenticated(unproven),
@@ -146,7 +147,7 @@ impl CallerRights<'_> {
         }
     }
 
-    /// Returns its grants; `None`: it has all rights.
+    /// Returns the grants of the caller, or `None` if it has all rights.
     pub(crate) fn listed(&self) -> Option<Vec<PathGrant>> {
         (!self.has_all).then(|| self.all_grants().cloned().collect())
     }
@@ -155,12 +156,12 @@ impl CallerRights<'_> {
         self.grants.iter().flat_map(|grants| grants.iter())
     }
 
-    /// Returns whether it may administer everything.
+    /// Returns whether the caller may administer everything.
     pub(crate) fn administers_all(&self) -> bool {
         self.may(Right::Administer, &ZPath::root())
     }
 
-    /// Returns whether it may use what a principal owns.
+    /// Returns whether the caller may use the sessions of a principal.
     pub(crate) fn may_be(&self, owner: &Principal, caller: &Identities) -> bool {
         owner.is(caller) || self.administers_all()
     }

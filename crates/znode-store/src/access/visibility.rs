@@ -6,15 +6,15 @@ use crate::model::acl::{Acl, Perms};
 use crate::model::identity::Identities;
 use crate::model::path::ZPath;
 
-/// Access policies as of one position, for the delivery of events. Cheap to copy.
+/// Access policies at one position of the state, for the delivery of events. Cheap to copy.
 #[derive(Clone, Copy)]
 pub struct Visibility<'s> {
-    /// `None`: the state is open.
+    /// Policies and time, or `None` if the state is open.
     access: Option<(&'s Access, u64)>,
 }
 
 impl<'s> Visibility<'s> {
-    /// Returns what the policies allow at a time.
+    /// Returns the visibility by these policies at a time.
     pub(crate) fn of(access: &'s Access, now_ms: u64) -> Self {
         Self {
             access: access.is_secured().then_some((access, now_ms)),

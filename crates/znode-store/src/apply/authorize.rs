@@ -1,5 +1,5 @@
-//! Authorization of commands. It comes before any change, for all of a command at once: the earlier operations of a transaction cannot give
-//! a right to the later ones.
+//! Authorization of commands. It comes before any change, for all operations of a command at once. So the earlier operations of a transaction
+//! cannot give a right to the later ones.
 
 use alloc::vec::Vec;
 
@@ -31,7 +31,7 @@ pub(crate) fn admit(
     command: &Command,
 ) -> Result<(), Refusal> {
     let caller_rights = store.access.caller_rights(cx.caller, cx.now_ms)?;
-    // Only the connection of the session sends steps in turn.
+    // Only the session's own connection sends steps in turn.
     let is_its_connection = matches!(command, Command::InTurn { .. });
     let is_claimable = is_its_connection || cx.rules == Rules::Former;
     if let Some(session) = session {
@@ -42,7 +42,7 @@ pub(crate) fn admit(
                 true => caller_rights.may_go_on(store.sessions.owned(session), cx.caller)?,
                 false => caller_rights.may_use(store.sessions.owned(session), cx.caller)?,
             }
-            // The request counts as a sign of life, whatever its outcome is.
+            // The request renews the session, whatever its outcome is.
             store.sessions.hear(session, cx.zxid)?;
         }
     }
@@ -59,7 +59,7 @@ pub(crate) fn admit(
     Ok(())
 }
 
-/// Refuses a command whose caller has not the rights that it needs.
+/// Refuses a command whose caller lacks the rights that it needs.
 fn authorize(
     store: &Store,
     cx: &Context<'_>,
@@ -70,7 +70,7 @@ fn authorize(
     meets_all(store, cx, session, rights_needed(command), is_transaction)
 }
 
-/// Refuses a step in turn that its caller has no right to. The turn is used up all the same.
+/// Refuses a step in turn whose caller lacks the rights. The turn is used up all the same.
 pub(crate) fn authorize_step(
     store: &Store,
     cx: &Context<'_>,
@@ -126,13 +126,13 @@ pub(crate) fn conceal(store: &Store, cx: &Context<'_>, outcome: Outcome) -> Outc
                 may_see(&party.has) && may_see(&party.awaits)
             };
             let mut cycle: Vec<Owner> = cycle.into_iter().filter(shown).collect();
-            // One that is left alone would seem to wait for itself.
+            // A cycle with only one visible party would look as if that party waited for itself.
             if parties > 1 && cycle.len() == 1 {
                 cycle.clear();
             }
             Err(Refusal::WouldDeadlock { lock, cycle })
         }
-        // Whether a lock exists is not for those to know who have no business with it.
+        // A caller without rights to a lock must not learn whether the lock exists.
         Err(Refusal::NoLock(lock) | Refusal::NotHolder { lock, .. }) if !knows(&lock) => {
             Err(caller_rights.refusal(Right::Lock, lock.znode()))
         }
@@ -183,7 +183,7 @@ impl Authorization<'_> {
             Need::Delete(path) => self.delete(path),
             Need::DeleteAll(path) => {
                 self.delete(path)?;
-                // With more locks below, the deletion is refused for their number.
+                // With more locks below, the deletion is refused because of their number.
                 let most = match cx.rules {
                     Rules::Former => usize::MAX,
                     Rules::Current => MAX_DESCENDANTS,
@@ -213,7 +213,7 @@ impl Authorization<'_> {
                     .iter()
                     .map(|(lock, holder)| self.meets(Need::Contender(lock, holder)));
                 match met.next() {
-                    // It names none, which is refused for that.
+                    // The call names no contender, and is refused for that reason later.
                     None | Some(Ok(())) => Ok(()),
                     Some(Err(refusal)) => met.find(Result::is_ok).unwrap_or(Err(refusal)),
                 }
@@ -232,7 +232,7 @@ impl Authorization<'_> {
         }
     }
 
-    /// To write; what is the cluster's own: to administer.
+    /// Requires the right to write at a path, or to administer if the path is the cluster's own.
     fn write(&self, path: &ZPath) -> Result<(), Refusal> {
         let right = match is_reserved(path) {
             true => Right::Administer,
@@ -252,8 +252,8 @@ impl Authorization<'_> {
         }
     }
 
-    /// The path that counts is the one that will be created. That of a sequential node is not known, and so it is all that
-    /// is below its parent.
+    /// Requires the right to create a znode. The right counts at the path that will be created. The path of a sequential znode is not known yet, so
+    /// the right is required for everything below its parent.
     fn create(&self, creation: &Creation<'_>) -> Result<(), Refusal> {
         let Creation {
             path,
@@ -279,8 +279,8 @@ impl Authorization<'_> {
         self.write(at)
     }
 
-    /// A contender, as clients of ZooKeeper create it. Like any acquire it brings what is missing on the way; but with a list
-    /// that keeps others out it could bring a lock that is nobody else's.
+    /// Returns whether this is a contender as ZooKeeper clients create it. Like any acquire it may create missing parents, but only with open lists:
+    /// otherwise the caller could create a lock that no other client can use.
     fn takes_a_lock(&self, creation: &Creation<'_>) -> bool {
         let parent = &creation.path.parent;
         creation.mode.is_ephemeral()
@@ -289,8 +289,8 @@ impl Authorization<'_> {
             && self.caller_rights.may(Right::Lock, parent)
     }
 
-    /// The znode of a lock, and those above it, as clients of ZooKeeper create them before their contenders. Under a contender's name it
-    /// would be a contender for their recipes, and none for the lock.
+    /// Returns whether this is the znode of a lock, or one above it, as ZooKeeper clients create them before their contenders. A znode with the name
+    /// of a contender is excluded: it would be a contender for their recipes, but not for the lock.
     fn makes_way_for_a_lock(&self, at: &ZPath, mode: CreateMode, is_plain: bool) -> bool {
         let may_look_like_a_contender = self.cx.rules == Rules::Former;
         is_plain

@@ -11,17 +11,17 @@ use crate::model::ids::Zxid;
 use crate::model::path::{LockName, MAX_LONG_PATHS_BYTES, ZPath};
 use crate::model::refusal::{Limited, Refusal};
 
-/// Maximum number of ephemeral znodes of ended sessions that the commands of one log entry remove. Their removal blocks the apply loop:
-/// this number takes about 5 ms.
+/// Maximum number of ephemeral znodes of ended sessions that the commands of one log entry remove. Their removal blocks the apply loop; this
+/// number takes about 5 ms.
 pub const MAX_REMOVED_AT_ONCE: usize = 500;
 
-/// Maximum number of znodes that one command removes beside those that it names. Like a long log entry, they block the apply loop.
+/// Maximum number of znodes that one command removes besides those that it names. Their removal blocks the apply loop, like a long log entry.
 pub const MAX_DESCENDANTS: usize = 5_000;
 
 /// Maximum number of operations of a transaction, for the same reason.
 pub const MAX_OPERATIONS: usize = 5_000;
 
-/// Budget of one log entry for work that its commands cause beside what each of them names.
+/// Budget of one log entry for work that its commands cause besides the operations that they name.
 #[derive(Debug)]
 pub struct EntryWork {
     pub(crate) removals: usize,
@@ -44,31 +44,30 @@ impl EntryWork {
 
 /// Facts and effects of one command.
 pub(crate) struct Context<'e> {
-    /// The command's position.
+    /// Position of the command.
     pub(crate) zxid: Zxid,
-    /// The command's time.
+    /// Time of the command.
     pub(crate) now_ms: u64,
-    /// The term of its entry.
+    /// Term of its entry.
     pub(crate) term: u64,
-    /// Version of its meaning.
+    /// Rules by which it is applied.
     pub(crate) rules: Rules,
     /// Number of ephemeral znodes of ended sessions that its entry may still remove.
     pub(crate) removals_left: &'e mut usize,
     /// Identities of its caller.
     pub(crate) caller: &'e Identities,
-    /// Events so far, the last command's included if the caller left them there.
+    /// Events so far. They may begin with those of earlier commands, if the caller left them there.
     pub(crate) events: &'e mut Vec<Event>,
-    /// The bytes of the long paths that the command creates or removes beside those that it names.
+    /// Bytes of the long paths that the command creates or removes besides those that it names.
     pub(crate) long_paths_bytes: usize,
-    /// Number of the znodes that the command removes beside those that it names.
+    /// Number of znodes that the command removes besides those that it names.
     pub(crate) descendants: usize,
-    /// In a transaction: changes for the queues, which wait until nothing can fail any more.
+    /// In a transaction, the changes for the queues, which are held back until no operation can fail any more.
     pub(crate) held_back: Option<Vec<ContenderChange>>,
 }
 
 impl Context<'_> {
-    /// Refuses a command that would create or remove more long paths than one may; these are at `path`, and above or
-    /// below it.
+    /// Counts long paths at, above or below `path`, and refuses the command if it would create or remove too many.
     pub(crate) fn add_long_paths(&mut self, bytes: usize, path: &ZPath) -> Result<(), Refusal> {
         self.long_paths_bytes += bytes;
         match self.long_paths_bytes > MAX_LONG_PATHS_BYTES {
@@ -80,7 +79,7 @@ impl Context<'_> {
         }
     }
 
-    /// Refuses a command that would remove more znodes than one may beside those that it names; `count` are below `path`.
+    /// Counts znodes below `path` that are to be removed, and refuses the command if they are too many.
     pub(crate) fn add_descendants(&mut self, count: usize, path: &ZPath) -> Result<(), Refusal> {
         self.descendants += count;
         match self.descendants > MAX_DESCENDANTS && self.rules == Rules::Current {
@@ -102,7 +101,7 @@ impl Context<'_> {
     }
 }
 
-/// Change of a contender by means of the tree, for its queue.
+/// Change of a contender that follows from a change of the tree, for its queue.
 pub(crate) enum ContenderChange {
     Created(LockName, Contender),
     Removed(EndedContender),
@@ -110,7 +109,7 @@ pub(crate) enum ContenderChange {
 
 /// End of a contender.
 pub(crate) struct EndedContender {
-    /// The lock.
+    /// Lock.
     pub lock: LockName,
     /// Path of its znode.
     pub node: ZPath,

@@ -18,8 +18,8 @@ use crate::model::stat::{Kind, MAX_TTL_MS};
 use crate::store::Store;
 use crate::tree::NewZnode;
 
-/// Time after which an empty znode is removed that a caller with the right to lock alone created for its contenders. Such a caller may not
-/// delete it.
+/// Time after which an empty znode is removed that a caller created for its contenders with only the right to lock. Such a caller may not delete
+/// the znode itself.
 const LOCK_PARENT_TTL_MS: u64 = 60_000;
 
 /// Operands of [`Op::Create`](crate::Op::Create).
@@ -31,7 +31,7 @@ pub(crate) struct Creation {
     pub(crate) parents: bool,
 }
 
-/// Creates a znode, or refuses and changes nothing.
+/// Creates a znode, or refuses the operation without any effect.
 pub(crate) fn create(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -64,7 +64,7 @@ pub(crate) fn create(
     }
     let data = data.into();
     let place = store.tree.place_below(&path.parent);
-    // The parents that a contender needs are gone when they were empty for a while, and some recipes create them only once.
+    // The parents of contenders are swept when they were empty for a while, but some recipes create them only once. So a contender brings them.
     let brings_parents =
         parents || mode.is_ephemeral() && acl.is_open() && creates_by_lock_alone(store, cx, &path.parent);
     if !place.has_parent() && !brings_parents {

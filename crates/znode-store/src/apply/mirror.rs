@@ -1,5 +1,5 @@
-//! Commands that copy znodes of another server as they are there: with versions, times, lists and counters of sequential names, none of
-//! which an ordinary command can set. Positions (zxids) are this store's own. Where the other tree comes from is not known here.
+//! Commands that copy znodes of another server exactly: with versions, times, lists and counters of sequential names, none of which an ordinary
+//! command can set. Positions (zxids) are this store's own. This module does not know the source of the other tree.
 
 use alloc::vec::Vec;
 
@@ -54,7 +54,7 @@ fn put_mirrored(store: &mut Store, cx: &mut Context<'_>, znode: Mirrored) -> Res
         mtime_ms,
         creations,
     } = znode;
-    // What a quota has used is counted here, whatever is said of it elsewhere.
+    // The usage of a quota is counted in this store, so the other server's count is ignored.
     let data = match found.filter(|_| is_stats_of_quota(&path)) {
         Some(index) => store.tree.node(index).data.clone(),
         None => data.into(),
@@ -108,7 +108,7 @@ fn check_mirrored(store: &Store, znode: &Mirrored) -> Result<(), Refusal> {
         MirroredKind::Persistent | MirroredKind::Container | MirroredKind::Ttl(1..=MAX_TTL_MS) => {}
         MirroredKind::Ttl(ttl_ms) => return Err(Refusal::BadTtl(ttl_ms)),
     }
-    // One more than the last number: none is left.
+    // The count may be one more than the last number, which means that none is left.
     match znode.creations <= MAX_SEQUENCE + 1 {
         true => Ok(()),
         false => Err(Refusal::SequenceExhausted(znode.path.clone())),
@@ -135,8 +135,8 @@ fn remove_mirrored(store: &mut Store, cx: &mut Context<'_>, path: &ZPath) -> Res
     Ok(())
 }
 
-/// In a secured state the caller administers everything, and the lists are a part of the copy. In an open state any caller can send
-/// such commands, and then only the lists protect a znode.
+/// Refuses the change of a znode whose list does not permit it, in an open state. There any caller can send such commands, and only the lists
+/// protect a znode. In a secured state the caller may administer everything, and the lists are just a part of the copy.
 fn require_of_mirror(
     store: &Store,
     cx: &Context<'_>,

@@ -1,4 +1,5 @@
-//! The one decision over every command: refused, answered from the request cache, or executed. Only this module changes several owners.
+//! Application of commands: each one is refused, answered from the request cache, or executed. Only this module changes several parts of the
+//! state together.
 //!
 //! | file | content |
 //! |---|---|
@@ -10,7 +11,7 @@
 //! | `session_life.rs`, `access.rs` | lives of sessions; changes of the access policies |
 //! | `authorize.rs`, `tree_queries.rs` | authorization, before all of them |
 //!
-//! A step refuses before it changes anything, or is undone.
+//! A step that refuses either has changed nothing, or is undone.
 
 mod access;
 mod authorize;
@@ -48,9 +49,9 @@ impl Store {
         self.apply_by(Rules::Current, entry, &mut EntryWork::default(), request, events)
     }
 
-    /// Applies one command: the only way to change the state, and the same on every replica.
+    /// Applies one command. This is the only way to change the state, and has the same result on every replica.
     ///
-    /// Events are appended in the order in which things happened.
+    /// Appends the events in the order of the changes.
     pub fn apply_by(
         &mut self,
         rules: Rules,
@@ -75,7 +76,7 @@ impl Store {
             descendants: 0,
             held_back: None,
         };
-        // In an open state nothing else is to be decided.
+        // An open state needs no authorization.
         let outcome = match self.access.is_secured() {
             false => answer(self, cx, request),
             true => answer_if_allowed(self, cx, request),
@@ -88,7 +89,7 @@ impl Store {
     }
 }
 
-/// Executes a request or answers it from the request cache, if its caller is authorized, and conceals what the caller may not know.
+/// Executes a request or answers it from the request cache, if its caller is authorized. Removes from the answer what the caller may not see.
 fn answer_if_allowed(store: &mut Store, cx: &mut Context<'_>, request: Request) -> Outcome {
     authorize::admit(store, cx, request.session, &request.command)?;
     let outcome = answer(store, cx, request);
@@ -117,7 +118,7 @@ fn answer(store: &mut Store, cx: &mut Context<'_>, request: Request) -> Outcome 
         }
         let first = record.outcome.clone();
         match (session, &command) {
-            // The repetition of a lost call takes the place of the earlier one.
+            // The repetition of a lost call replaces the earlier one.
             (Some(session), Command::Lock(LockCommand::Acquire { wish, attempt, .. })) => {
                 return acquire::repeat_acquire(store, cx, session, &request_id, wish, *attempt, first);
             }
@@ -127,7 +128,7 @@ fn answer(store: &mut Store, cx: &mut Context<'_>, request: Request) -> Outcome 
             (Some(session), Command::Lock(LockCommand::AcquireMany { attempt, .. })) => {
                 return many::repeat_acquire_many(store, cx, session, &request_id, *attempt, first);
             }
-            // Its client counts the timeout of the session that it learns of from this time's sending on.
+            // The client learns of the session by this repetition, and counts its timeout from when it sent this.
             (None, Command::OpenSession { .. }) => {
                 if let Ok(Reply::SessionOpened { session, .. }) = &first
                     && store.sessions.fate(*session) == SessionFate::Live
@@ -194,18 +195,18 @@ fn execute(
         } => session_life::expire_sessions(store, cx, sessions, term, as_of),
         Command::Write(op) => write::write(store, cx, session, op),
         Command::Multi(ops) => multi(store, cx, session, ops),
-        // The leader removes empty containers and TTL nodes. A znode with children again, or none, is skipped.
+        // The leader removes empty containers and TTL znodes. A znode that has children again, or does not exist any more, is skipped.
         Command::Sweep(paths) => {
             let swept = paths.iter().filter(|path| write::sweep(store, cx, path)).count();
             Ok(Reply::Swept(swept as u32))
         }
-        // The leader was configured with other limits than the one before it.
+        // The leader has other limits in its configuration than the leader before it.
         Command::SetLimits(limits) => {
             store.limits = limits;
             Ok(Reply::LimitsSet)
         }
         Command::Lock(command) => locks::lock_command(store, cx, session, request_id, command),
-        // A client has lost its connection, and resumes its session.
+        // A client has lost its connection and resumes its session.
         Command::Reconnect { session, password } => {
             let timeout_ms = store.sessions.reconnect(session, password, cx.zxid)?;
             cx.events.push(Event::SessionReconnected {
@@ -214,8 +215,7 @@ fn execute(
             });
             Ok(Reply::Reconnected { timeout_ms })
         }
-        // An earlier step may have been lost with a leader, and arrive later, out of turn. The turn is used up also if the step is
-        // refused.
+        // An earlier step may have been lost with a leader, and arrive later, out of turn. A refused step uses up its turn as well.
         Command::InTurn { turn, step } => {
             let session = session.ok_or(Refusal::SessionRequired)?;
             store.sessions.take_turn(session, turn)?;
@@ -270,7 +270,7 @@ fn multi(store: &mut Store, cx: &mut Context<'_>, session: Option<SessionId>, op
     }
     store.tree.commit();
     for change in cx.held_back.take().into_iter().flatten() {
-        znodes::tell_locks(store, cx, change);
+        znodes::update_queue(store, cx, change);
     }
     Ok(Reply::Multi(replies))
 }

@@ -1,4 +1,4 @@
-//! Lives of sessions: openings, heartbeats, silences, and ends.
+//! Changes of sessions: openings, heartbeats, silences, and ends.
 
 use alloc::vec::Vec;
 
@@ -36,9 +36,9 @@ pub(crate) fn open_session(store: &mut Store, cx: &mut Context<'_>, record: Sess
     Ok(Reply::SessionOpened { session, timeout_ms })
 }
 
-/// Ends silent sessions. Only the leader of this very term knows that they were silent: the entry of a deposed one may be committed by
-/// its successor, which has given the sessions new time. A session that sent a request after `as_of`, when the leader found it silent, may
-/// have its answer already, and its client counts on another timeout since then.
+/// Ends silent sessions. Only the leader of this very term knows that they were silent: the entry of a deposed leader may be committed by its
+/// successor, which has given the sessions their full timeout. A session with a request after `as_of`, when the leader found it silent, is
+/// spared: that request may be answered already, and the client counts on another timeout since then.
 pub(crate) fn expire_sessions(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -52,7 +52,7 @@ pub(crate) fn expire_sessions(
     let mut expired = 0;
     for session in sessions {
         match store.sessions.get(session) {
-            // Only this is left of it: its ephemeral znodes.
+            // The session has ended, and only its ephemeral znodes are left.
             Some(state) if state.ending.is_some() => end_session(store, cx, session, true),
             Some(state) if state.heard_at <= as_of => {
                 end_session(store, cx, session, true);
@@ -64,8 +64,8 @@ pub(crate) fn expire_sessions(
     Ok(Reply::SessionsExpired(expired))
 }
 
-/// Records silences of sessions, in milliseconds. Only the leader of this very term knows which heartbeats it has confirmed. A later request
-/// of a session takes it off the record for good, wherever the two are in the log.
+/// Records silences of sessions, in milliseconds. Only the leader of this very term knows which heartbeats it has confirmed. A
+/// request of a session after `as_of` keeps the session off the record, whichever of the two is first in the log.
 pub(crate) fn record_silences(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -104,7 +104,7 @@ pub(crate) fn note_heartbeats(
     Ok(Reply::HeartbeatsNoted(live.count() as u32))
 }
 
-/// Removes from the list the nodes that planted bugs leave behind: the waiters, or the newest of the other ephemeral nodes.
+/// Removes from the list the znodes that planted bugs leave behind: the waiters, or the newest of the other ephemeral znodes.
 fn leave_orphans(store: &Store, ephemerals: &mut Vec<(Zxid, ZPath, NodeIndex)>) {
     if planted::is(Bug::GrantToTheDead) {
         ephemerals.retain(|(_, path, _)| {
@@ -122,7 +122,7 @@ fn leave_orphans(store: &Store, ephemerals: &mut Vec<(Zxid, ZPath, NodeIndex)>) 
 }
 
 /// Ends a live session, or continues an end that has begun. Removes its ephemeral znodes in the order of their creation, within the budget
-/// of the entry. If others remain the session has ended all the same, and the leader proposes to continue.
+/// of the entry. If some remain, the session has ended all the same, and the leader proposes to continue.
 pub(crate) fn end_session(store: &mut Store, cx: &mut Context<'_>, session: SessionId, expired: bool) {
     let most = match cx.rules {
         Rules::Former => usize::MAX,

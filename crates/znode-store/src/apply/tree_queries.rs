@@ -8,21 +8,21 @@ use crate::model::path::{LOCK_ROOT, LockName, ZPath};
 use crate::store::Store;
 use crate::tree::index::NodeIndex;
 
-/// Prefix of the cluster's own znodes. They include quotas, which limit callers with the right to write.
+/// Path of the cluster's own znodes. They include quotas, which limit callers that have the right to write.
 const RESERVED: &str = "/zookeeper";
 
-/// Returns whether a node is the cluster's own.
+/// Returns whether a path is that of the cluster's own znodes.
 pub(crate) fn is_reserved(path: &ZPath) -> bool {
     let rest = path.as_str().strip_prefix(RESERVED);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns whether a node is a lock's, or above one.
+/// Returns whether a path is that of a lock, or above one.
 pub(crate) fn is_of_locks(path: &ZPath) -> bool {
     path.as_str() == LOCK_ROOT || LockName::of_parent(path).is_some()
 }
 
-/// Returns whether a caller creates a lock's znode, or one above it, by its right to lock alone.
+/// Returns whether a caller creates the znode of a lock, or one above it, and has only the right to lock.
 pub(crate) fn creates_by_lock_alone(store: &Store, cx: &Context<'_>, at: &ZPath) -> bool {
     cx.rules == Rules::Current && store.access.is_secured() && is_of_locks(at) && {
         let caller_rights = store.access.caller_rights(cx.caller, cx.now_ms);
@@ -80,7 +80,7 @@ pub(crate) fn has_contenders_of_others(
         || (store.locks.page(&below, None).take(most)).any(|(_, queue)| of_others(queue))
 }
 
-/// The first of the nodes on the way to `path`, itself included, that does not exist.
+/// Returns the first path from the root to `path`, inclusively, that does not exist.
 pub(crate) fn first_missing(store: &Store, path: &ZPath) -> Option<ZPath> {
     store.tree.place_below(path).missing().next()
 }

@@ -17,8 +17,8 @@ use crate::store::Store;
 use crate::tree::index::NodeIndex;
 use crate::tree::quota::Growth;
 
-/// Executes one operation, or refuses it and changes nothing. The order of the checks is ZooKeeper's, because it decides which of
-/// several refusals its clients see.
+/// Executes one operation, or refuses it without any effect. The order of the checks is ZooKeeper's, because it decides which of several refusals
+/// its clients see.
 pub(crate) fn write(store: &mut Store, cx: &mut Context<'_>, session: Option<SessionId>, op: Op) -> Outcome {
     match op {
         Op::Create {
@@ -98,7 +98,7 @@ pub(crate) fn write(store: &mut Store, cx: &mut Context<'_>, session: Option<Ses
     }
 }
 
-/// The parent of a node that the caller may delete, if it exists.
+/// Returns the parent of a znode that the caller may delete, or refuses the deletion.
 fn deletable(store: &Store, cx: &Context<'_>, path: &ZPath) -> Result<NodeIndex, Refusal> {
     let Some(parent) = path.parent() else {
         return Err(Refusal::Undeletable(path.clone()));
@@ -118,8 +118,8 @@ fn require_child(store: &Store, parent: NodeIndex, path: &ZPath) -> Result<NodeI
         .ok_or_else(|| Refusal::NoNode(path.clone()))
 }
 
-/// Refuses unless the caller may delete all that is below a node, or if that is too much, by its number or its long paths. It names the
-/// top, for siblings have no order that all replicas share.
+/// Refuses the deletion of a subtree if the caller may not delete all znodes below its top, or if their number or the bytes of their long paths are
+/// too large. The refusal names the top, because siblings have no order that all replicas share.
 fn check_subtree(store: &Store, cx: &mut Context<'_>, top: NodeIndex, path: &ZPath) -> Result<(), Refusal> {
     let (mut long_bytes, mut is_denied) = (0, false);
     let mut todo = Vec::from([(top, path.as_str().len(), path.depth())]);
@@ -131,25 +131,25 @@ fn check_subtree(store: &Store, cx: &mut Context<'_>, top: NodeIndex, path: &ZPa
             continue;
         }
         is_denied |= !store.tree.acl(index).allows(Perms::DELETE, cx.caller);
-        // Before they are visited, and whatever was found so far: that depends on the order in which they are.
+        // The children are counted before they are visited, and whatever was found before: the order of the visits differs between replicas.
         cx.add_descendants(store.tree.node(index).num_children(), path)?;
         let children = store.tree.children(index);
         todo.extend(children.map(|child| (child, bytes + 1 + store.tree.node(child).name.len(), depth + 1)));
     }
-    // Only now: a node that the caller may not delete counts first, in whatever order all were looked at.
+    // Refused only after all were counted, so that the order of the visits does not decide which refusal is returned.
     if is_denied {
         return Err(Refusal::NoAuth(path.clone()));
     }
     cx.add_long_paths(long_bytes, path)
 }
 
-/// Refuses a node that has another version; −1 matches all.
+/// Refuses a znode with another version; −1 matches all versions.
 fn expect_version(store: &Store, index: NodeIndex, path: &ZPath, version: i32) -> Result<(), Refusal> {
     matches_version(path, version, store.tree.node(index).version)
 }
 
-/// Deletes a container that had children and has none, or a TTL node without children whose time is over; false
-/// if that is not (any more) so.
+/// Deletes a container that had children and has none, or an expired TTL znode without children. Returns false if the znode is not (or no longer)
+/// one of these.
 pub(crate) fn sweep(store: &mut Store, cx: &mut Context<'_>, path: &ZPath) -> bool {
     let Some(index) = store.tree.find(path) else {
         return false;
@@ -164,9 +164,9 @@ pub(crate) fn sweep(store: &mut Store, cx: &mut Context<'_>, path: &ZPath) -> bo
     is_due
 }
 
-/// Deletes a node and all below it: children before their parents, siblings by name.
+/// Deletes a znode and all below it: children before their parents, siblings by name.
 fn remove_subtree(store: &mut Store, cx: &mut Context<'_>, top: NodeIndex, path: &ZPath) {
-    // The last element is the next one. Nodes whose children are removed, or on the list, are marked.
+    // The last element is the next one. A znode is marked when its children are removed or on the list.
     let mut todo = Vec::from([(path.clone(), top, false)]);
     while let Some((path, index, is_bare)) = todo.pop() {
         if is_bare || store.tree.node(index).num_children() == 0 {

@@ -1,4 +1,4 @@
-//! Changes of znodes with all that they entail: events, the owner's ephemerals, the queues of locks, quotas.
+//! Changes of znodes with their consequences: events, the owner's ephemerals, the queues of locks, quotas.
 
 use fault_injection::planted;
 
@@ -18,13 +18,13 @@ use crate::tree::placement::Placement;
 use crate::tree::quota::Growth;
 use crate::tree::{MirroredNode, NewZnode};
 
-/// Returns whether the node at `path` would be below a znode with quotas.
+/// Returns whether the znode at `path` would be below a znode with quotas.
 fn parent_is_quota(path: &ZPath) -> bool {
     path.as_str().starts_with("/zookeeper/quota/")
 }
 
-/// Adds a child, which does not exist, to `parent`, which does and is not ephemeral; the session of an
-/// ephemeral child lives. If the child is a contender of a lock, the lock table learns of it.
+/// Adds a child to `parent`, and to the queue if it is a contender of a lock. The caller has checked that the child does not exist, that the parent
+/// exists and is not ephemeral, and that the session of an ephemeral child lives.
 pub(crate) fn add_child(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -41,12 +41,12 @@ pub(crate) fn add_child(
     };
     let index = insert_child(store, cx, parent, parent_path, child);
     if let Some((lock, contender)) = contender {
-        tell_locks(store, cx, ContenderChange::Created(lock, contender));
+        update_queue(store, cx, ContenderChange::Created(lock, contender));
     }
     index
 }
 
-/// Adds a child that the lock table does not learn of here.
+/// Adds a child without adding it to a queue; the caller does that if it is a contender.
 pub(crate) fn insert_child(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -76,7 +76,7 @@ pub(crate) fn insert_child(
     index
 }
 
-/// Adds the child at `path`, as it is in another tree, to `parent`, which exists and is not ephemeral.
+/// Adds the child at `path` as a copy of a znode of another tree. `parent` exists and is not ephemeral.
 pub(crate) fn add_mirrored(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -101,7 +101,7 @@ pub(crate) fn add_mirrored(
     children_changed(store, cx, parent, &parent_path);
 }
 
-/// Makes the node at `path`, which is not ephemeral, what it is in another tree.
+/// Makes the znode at `path`, which is not ephemeral, a copy of a znode of another tree.
 pub(crate) fn mirror_node(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -123,8 +123,8 @@ pub(crate) fn mirror_node(
     }
 }
 
-/// Removes the node at `path`, which has no children and is not the root. If it is a contender, the lock
-/// table learns how it ended.
+/// Removes the znode at `path`, which has no children and is not the root. If it is a contender, removes it from its queue with the cause of its
+/// end.
 pub(crate) fn remove_node(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -159,11 +159,11 @@ pub(crate) fn remove_child(
             czxid,
             how,
         };
-        tell_locks(store, cx, ContenderChange::Removed(ended));
+        update_queue(store, cx, ContenderChange::Removed(ended));
     }
 }
 
-/// Removes a child of which the lock table does not learn here.
+/// Removes a child without removing it from a queue; the caller does that if it is a contender.
 pub(crate) fn take_child(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -192,7 +192,7 @@ pub(crate) fn take_child(
     }
 }
 
-/// Replaces the data of the node at `path`. (The lock table knows nothing of contenders that clients may write.)
+/// Replaces the data of the znode at `path`. The queues do not depend on the data of contenders that clients may write.
 pub(crate) fn replace_data(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -210,7 +210,7 @@ pub(crate) fn replace_data(
     cx.changed(ZnodeEventKind::DataChanged, path, acl);
 }
 
-/// Appends the event of a change of the set of children of `parent`, which is at `path`.
+/// Appends the event that the set of children of `parent`, which is at `path`, has changed.
 fn children_changed(store: &Store, cx: &mut Context<'_>, parent: NodeIndex, path: &ZPath) {
     let acl = store.tree.acl(parent).clone();
     cx.changed(ZnodeEventKind::ChildrenChanged, path, acl);
@@ -232,7 +232,7 @@ pub(crate) fn roll_back(store: &mut Store) {
 }
 
 /// Passes a change of a contender to its queue, now or when the transaction has succeeded.
-pub(crate) fn tell_locks(store: &mut Store, cx: &mut Context<'_>, change: ContenderChange) {
+pub(crate) fn update_queue(store: &mut Store, cx: &mut Context<'_>, change: ContenderChange) {
     if let Some(held_back) = &mut cx.held_back {
         held_back.push(change);
         return;
@@ -248,7 +248,7 @@ pub(crate) fn tell_locks(store: &mut Store, cx: &mut Context<'_>, change: Conten
     }
 }
 
-/// Creates what is missing, as containers with the list `acl`, and returns the last of them.
+/// Creates missing znodes, as containers with the list `acl`, and returns the last one.
 pub(crate) fn create_missing(
     store: &mut Store,
     cx: &mut Context<'_>,

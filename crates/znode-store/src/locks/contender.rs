@@ -11,8 +11,8 @@ use crate::model::path::{LockName, ZPath};
 
 /// Position of a contender in the order of arrival: its creation, its sequence number, its name.
 ///
-/// For sequential znodes that is the order of their numbers. The creation comes first because clients may choose a name that ends in ten
-/// digits: such a name must not get to the front of a lock that others hold, nor make fencing tokens go back.
+/// For sequential znodes that is the order of their numbers. The creation comes first because clients may choose a name that ends in ten digits.
+/// Such a name must not come before the holders of a lock, nor make fencing tokens decrease.
 pub(crate) type Position<'a> = (Zxid, u64, &'a str);
 
 /// Contender in a queue.
@@ -20,19 +20,19 @@ pub(crate) type Position<'a> = (Zxid, u64, &'a str);
 pub(crate) struct Contender {
     /// Position of its creation. Contenders of one transaction share it.
     pub czxid: Zxid,
-    /// Its sequence number.
+    /// Sequence number.
     pub number: u64,
     /// Path of its znode.
     pub path: ZPath,
     /// Offset of its name in the path.
     name_at: usize,
-    /// Its session.
+    /// Session.
     pub session: SessionId,
-    /// Its request, by its record or its name.
+    /// Request, from its record or its name.
     pub request: LockRequest,
-    /// Its record, which its znode shares. `None` for contenders of other clients, whose data is their own.
+    /// Record, which its znode shares. `None` for contenders of other clients, whose data is their own.
     pub record: Option<Arc<Written>>,
-    /// Its hold, as its beginning was reported. `None` for waiters, for contenders of other clients, and after a restore.
+    /// Hold, as the event of its beginning reported it. `None` for waiters, for contenders of other clients, and after a restore.
     pub hold: Option<Arc<Hold>>,
 }
 
@@ -51,16 +51,16 @@ impl Contender {
         }
     }
 
-    /// Returns the contender that an ephemeral znode below a lock stands for. `None`: its name is no contender's. Data that makes no sense
-    /// is another client's business; such a contender is what its name says.
+    /// Returns the contender that an ephemeral znode below a lock stands for. Returns `None` if its name is not
+    /// that of a contender. If its data is no record, it belongs to another client, and the name alone decides.
     pub fn read(path: &ZPath, data: &[u8], session: SessionId, czxid: Zxid) -> Option<Self> {
         let ContenderName { number, kind, ours } = recognise(path.name())?;
         let record = match ours {
             true => json::read(data).filter(|record| kind.fits(record.request.mode)),
-            // The data is not ours to write, so not ours to read.
+            // Lockgate did not write this data, so it does not read it.
             false => None,
         };
-        // A lease of we do not know how many permits is safe only alone.
+        // A lease with an unknown number of permits is safe only as the only holder.
         let mode = match kind {
             Kind::Shared => LockMode::Shared,
             Kind::Exclusive | Kind::Lease => LockMode::Exclusive,
@@ -126,7 +126,7 @@ impl Contender {
         self.record.as_ref().map_or(1, |record| record.holds())
     }
 
-    /// Returns its request as others conflict with it.
+    /// Returns its request, as it conflicts with those of others.
     pub fn effective_request(&self) -> LockRequest {
         match self.is_upgrading() {
             true => LockRequest {
@@ -144,7 +144,7 @@ impl Contender {
         self.hold = None;
     }
 
-    /// Describes its hold. The texts are shared with the record and not copied.
+    /// Describes its hold. Shares the texts with the record.
     pub fn describe_hold(&self, lock: &LockName, session_name: Arc<str>, since_ms: Option<u64>) -> Arc<Hold> {
         let (owner, note, address) = match &self.record {
             Some(record) => (record.owner.clone(), record.note.clone(), record.address.clone()),

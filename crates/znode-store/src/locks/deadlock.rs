@@ -2,7 +2,7 @@
 //!
 //! The parties are scopes: a session, or one of its threads or tasks with an owner of its own. A waiting scope waits for the contenders
 //! ahead of it that it conflicts with. A cycle of such waits would never end, so the call that would close it is refused. A call that waits
-//! for another call of its own scope in the same lock is not refused: that is what a second call that is not reentrant does, until its
+//! for another call of its own scope in the same lock is not refused: a second call that is not reentrant waits in this way until its
 //! timeout.
 //!
 //! Every cycle that is found is a deadlock. Two kinds are not found and end by their timeouts. One has contenders without a distinct owner:
@@ -38,20 +38,20 @@ pub const MAX_GRAPH_WAITS: usize = 10_000;
 /// Maximum number of blockers that [`Store::wait_graph`](crate::Store::wait_graph) names for each wait.
 pub const MAX_NAMED_BLOCKERS: usize = 16;
 
-/// Wait that a call would begin.
+/// Wait that a call would begin, for the search of cycles.
 pub(crate) enum Ask<'a> {
-    /// To get in at the end of a queue.
+    /// Wait of a new contender at the end of a queue.
     Enter(&'a LockName, LockRequest),
-    /// To be the only holder.
+    /// Wait of a holder to be the only one.
     Upgrade(&'a LockName, Position<'a>),
 }
 
-/// A party that was found, and how.
+/// Party found in the search, and the path to it.
 struct Step {
     scope: Scope,
-    /// The step that waits for it: an index in the list of steps, none for scopes that the caller itself would wait for.
+    /// Index of the step whose scope waits for it. `None` for scopes that the caller itself would wait for.
     by: Option<usize>,
-    /// The lock in which it is waited for.
+    /// Lock in which that scope waits for it.
     has: LockName,
 }
 
@@ -141,7 +141,7 @@ impl Locks {
         None
     }
 
-    /// Refuses what would close a cycle of waits. Costs nothing if the scope has no other place anywhere.
+    /// Refuses a wait that would close a cycle. Costs nothing if the scope has no other contender.
     ///
     /// The contenders that do not `stay` are about to be removed, so waits for them end soon.
     pub(crate) fn refuse_deadlock(
@@ -162,8 +162,8 @@ impl Locks {
         }
     }
 
-    /// Describes up to `most` waiters of a lock, after the first `passed` of them. Returns the number that was described if there are
-    /// others.
+    /// Describes up to `most` waiters of a lock, after the first `passed` of them. If there are more, returns the number of waiters described so
+    /// far.
     pub(crate) fn wait_views(
         &self,
         lock: &LockName,
@@ -198,7 +198,7 @@ impl Locks {
     }
 }
 
-/// Adds a party that is waited for, unless it was found before.
+/// Adds a party to the search, unless it was found before.
 fn note(
     seen: &mut BTreeSet<Scope>,
     steps: &mut Vec<Step>,
@@ -218,7 +218,7 @@ fn note(
     }
 }
 
-/// The cycle whose last party is the step `last`, which waits in the lock `closing` for the caller.
+/// Returns the cycle whose last party is the step `last`, which waits in the lock `closing` for the caller.
 fn parties(caller: &Scope, steps: &[Step], last: usize, closing: &LockName) -> Vec<Owner> {
     let mut backwards = Vec::new();
     let (mut at, mut awaits) = (Some(last), closing);

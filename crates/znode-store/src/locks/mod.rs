@@ -1,5 +1,5 @@
-//! Locks: the queues of contenders, and the rule that decides about grants. It knows the values of the model, and no other owner. The
-//! steps of the protocol, which also change the tree, are in `apply/locks`.
+//! Locks: the queues of contenders, and the rule that decides about grants. This module depends on the values of the model, and on no other part of
+//! the state. The steps of the protocol, which also change the tree, are in `apply/locks`.
 //!
 //! A lock is a znode below [`LOCK_ROOT`](crate::LOCK_ROOT). Its contenders are its ephemeral children whose names end in a sequence number,
 //! whatever client created them: `acquire`, Curator, kazoo. In order of arrival the longest prefix of compatible contenders holds the lock
@@ -7,16 +7,16 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `rule.rs` | the rule, as a function of the whole list: the specification |
-//! | `queue.rs` | the same, step by step |
+//! | `rule.rs` | the rule as a function of the whole list, which is the specification |
+//! | `queue.rs` | the rule, computed incrementally |
 //! | `plan.rs` | decision about a call of `acquire` |
 //! | `name.rs`, `contender.rs` | names of contenders' znodes; contenders |
 //! | `table.rs` | all queues; follows the tree |
-//! | `state.rs` | state of some locks beside their queues: settings, lock-delay |
+//! | `state.rs` | state of some locks besides their queues: settings, lock-delay |
 //! | `deadlock.rs` | deadlock detection |
 //! | `view.rs` | descriptions of locks and waits |
 //!
-//! Nothing here waits, and time comes only with commands. Front ends decide how long a caller waits, and propose a `withdraw`.
+//! This module never waits, and gets the time only from commands. Front ends decide how long a caller waits, and propose a `withdraw`.
 
 pub(crate) mod contender;
 pub(crate) mod deadlock;

@@ -1,4 +1,4 @@
-//! Names of contenders' znodes: construction of ours, and the facts in ours and other clients' names.
+//! Names of contenders' znodes: makes those of Lockgate, and reads the facts in the names of Lockgate and of other clients.
 //!
 //! | client                   | name                                  | kind      |
 //! |--------------------------|---------------------------------------|-----------|
@@ -35,16 +35,16 @@ pub(crate) struct ContenderName {
 /// Kind of a request, as far as a name can say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Alone, or perhaps alone later: other clients cannot know more and wait, which is safe.
+    /// Exclusive, or upgradeable. Other clients cannot tell these apart and wait for both, which is safe.
     Exclusive,
-    /// With other readers.
+    /// Shared with other readers.
     Shared,
     /// Some permits of a semaphore. The data has their number and the limit.
     Lease,
 }
 
 impl Kind {
-    /// The kind of name for a mode.
+    /// Returns the kind of name for a mode.
     pub fn of(mode: LockMode) -> Self {
         match mode {
             LockMode::Exclusive | LockMode::Upgradeable => Self::Exclusive,
@@ -71,13 +71,13 @@ impl Kind {
     }
 }
 
-/// Of the semaphores of Curator, and of ours.
+/// Text in the names of leases, of Curator's semaphores and of Lockgate's.
 const LEASE: &str = "-lease-";
 
-/// Prefix of the random number in our names.
+/// Prefix of the random number in Lockgate's names.
 const OURS: &str = "_c_";
 
-/// The path of a new contender's znode, with the sequence number of its lock. Fails if the path is not short.
+/// Returns the path of a new contender's znode, with the sequence number of its lock. Fails if the path is not short.
 pub(crate) fn make(
     lock: &LockName,
     guid: u128,
@@ -97,9 +97,10 @@ pub(crate) fn make(
     lock.contender(path)
 }
 
-/// Returns the sequence number in the name of a znode below a lock. `None`: it does not end in ten digits, so it is no contender.
+/// Returns the sequence number in the name of a znode below a lock. Returns `None` if it does not end in ten digits;
+/// then it is no contender.
 pub(crate) fn number_in(name: &str) -> Option<u64> {
-    // Bytes: ten of them may begin in the middle of a character.
+    // Compared as bytes, because the last ten may begin in the middle of a character.
     let digits = name.as_bytes().last_chunk::<SEQUENCE_DIGITS>()?;
     let number = |number, digit: &u8| {
         digit
@@ -109,7 +110,7 @@ pub(crate) fn number_in(name: &str) -> Option<u64> {
     digits.iter().try_fold(0, number)
 }
 
-/// Reads the name of a znode below a lock. `None`: it is no contender's.
+/// Reads the name of a znode below a lock. Returns `None` if it is not the name of a contender.
 pub(crate) fn recognise(name: &str) -> Option<ContenderName> {
     let number = number_in(name)?;
     let stem = &name[..name.len() - SEQUENCE_DIGITS];
@@ -118,7 +119,7 @@ pub(crate) fn recognise(name: &str) -> Option<ContenderName> {
     } else if stem.ends_with(LEASE) {
         Kind::Lease
     } else {
-        // Also what we have never heard of: who is alone can do no harm to others.
+        // Unknown kinds of names count as exclusive, because an only holder cannot conflict with others.
         Kind::Exclusive
     };
     Some(ContenderName {
@@ -128,7 +129,7 @@ pub(crate) fn recognise(name: &str) -> Option<ContenderName> {
     })
 }
 
-/// Curator writes a UUID with dashes after `_c_`, so that its names are never mistaken for ours.
+/// Returns whether a name has Lockgate's form. Curator writes a UUID with dashes after `_c_`, so its names never have that form.
 fn is_ours(stem: &str, kind: Kind) -> bool {
     let Some((guid, marker)) = stem
         .strip_prefix(OURS)
@@ -149,20 +150,20 @@ fn is_ours(stem: &str, kind: Kind) -> bool {
     is_hex(guid) && all.into_iter().any(|names| kind.marker(names) == marker)
 }
 
-/// Returns whether an ephemeral node at `path` would pass for a contender that the lock protocol made. Only the protocol creates or writes
+/// Returns whether an ephemeral znode at `path` would look like a contender that the lock protocol made. Only the protocol creates or writes
 /// such nodes: their data records permits and calls, and a forged record could hold more permits than there are. Any client may delete
 /// them, which ends the contender.
 pub(crate) fn is_reserved(path: &ZPath) -> bool {
     LockName::of_contender(path).is_some() && recognise(path.name()).is_some_and(|name| name.ours)
 }
 
-/// The lock that a node at `path` is a contender of, if it is ephemeral: by its place and its name.
+/// Returns the lock of which a znode at `path` would be a contender, if it is ephemeral. The parent and the name decide.
 pub fn lock_of_contender(path: &ZPath) -> Option<LockName> {
     recognise(path.name())?;
     LockName::of_contender(path)
 }
 
-/// The refusal of what [`is_reserved`] forbids.
+/// Returns the refusal of a write to a znode that [`is_reserved`].
 pub(crate) fn written_by_locks_alone(path: &ZPath) -> Refusal {
     Refusal::BadPath(format!(
         "{path} would be a contender that only the lock protocol creates and writes"

@@ -19,13 +19,13 @@ use crate::model::refusal::Refusal;
 
 /// Decision about a call that is not refused.
 pub(crate) enum Plan {
-    /// It enters by the contender with this path, once more.
+    /// The call joins the contender with this path.
     Join(ZPath),
-    /// It gets a contender of its own, which holds the lock at once if that is free.
+    /// The call gets a contender of its own, which holds the lock at once if the lock is free.
     Enter { is_free: bool },
 }
 
-/// Refuses malformed requests, whether a front end has checked them or not.
+/// Refuses malformed requests. It does not rely on the checks of front ends.
 fn check_wish(wish: &LockWish) -> Result<(), Refusal> {
     let bad = |what: String| Err(Refusal::BadWish(what.into()));
     check_permits(wish)?;
@@ -95,7 +95,7 @@ pub(crate) fn named_holders(queue: &Queue) -> Vec<HolderId> {
     names(queue.holders())
 }
 
-/// Some of these by name.
+/// Returns the names of the first holders, at most as many as a refusal contains.
 pub(crate) fn names<'q>(holders: impl Iterator<Item = &'q Contender>) -> Vec<HolderId> {
     let some = holders.take(MAX_NAMED_HOLDERS);
     some.map(|holder| String::from(holder.name())).collect()
@@ -113,7 +113,7 @@ impl Locks {
         check_wish(wish)?;
         let terms = self.terms(&wish.lock);
         let queue = self.queue(&wish.lock);
-        // The mode in use, or the limit in force.
+        // The mode in use, with the limit in force.
         let in_use = queue.and_then(|queue| queue.mode(terms));
         let in_use = in_use.or(terms.limit.map(|limit| LockMode::Semaphore { limit }));
         match (wish.mode, in_use) {
@@ -126,7 +126,7 @@ impl Locks {
                 wish.mode = in_use;
                 check_permits(wish)?;
             }
-            // Permits cannot be counted against locks that know no permits, nor against another limit.
+            // Permits cannot be counted together with holders of other modes, nor against two limits.
             (wanted, Some(in_use)) if !go_together(in_use, wanted) => {
                 return Err(Refusal::ModeConflict {
                     lock: wish.lock.clone(),
@@ -135,7 +135,7 @@ impl Locks {
             }
             _ => {}
         }
-        // The owner is here already, or waits already.
+        // The owner holds the lock already, or waits already.
         if wish.may_reenter()
             && let Some(own) = queue.and_then(|queue| queue.of_owner(session, &wish.owner))
         {
@@ -146,7 +146,7 @@ impl Locks {
         }
         let request = request_of(wish);
         let is_free = queue.map_or(!terms.is_shut(), |queue| queue.would_grant(request, terms));
-        // Others are, and the caller does not want to wait for them.
+        // Others hold the lock or wait, and the caller does not want to wait.
         if !wait && !is_free {
             return Err(Refusal::LockBusy {
                 lock: wish.lock.clone(),

@@ -1,5 +1,5 @@
 //! Queue of one lock, holders in front. It follows the rule (`rule.rs`) step by step: arrivals go to the end, and an end may make room for
-//! a grant. It knows nothing of the tree, of sessions or of events.
+//! a grant. It does not know the tree, sessions or events.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -14,7 +14,7 @@ use crate::model::ids::{SessionId, Zxid};
 use crate::model::lock::{LockMode, LockRequest};
 use crate::model::path::ZPath;
 
-/// Up to this number of contenders the owner is searched linearly. Nearly all locks have fewer, and an index costs more than that.
+/// Number of contenders up to which an owner is found by linear search. Nearly all locks have fewer, and an index costs more than that search.
 const FEW: usize = 16;
 
 /// Contenders of one lock in order of arrival. The first [`Queue::holding`] of them hold it.
@@ -28,7 +28,7 @@ pub(crate) struct Queue {
     held: Held,
     /// Contenders that may be joined, by session and owner. Only while there are more than [`FEW`].
     owners: Option<Box<Owners>>,
-    /// For [`Bug::OvertakingReader`]: the first waiter ended, and there was no grant since.
+    /// For [`Bug::OvertakingReader`]: whether the first waiter has ended since the last grant.
     #[cfg(feature = "planted")]
     front_waiter_gone: bool,
 }
@@ -36,11 +36,11 @@ pub(crate) struct Queue {
 /// Totals of the holders.
 #[derive(Debug, Default)]
 struct Held {
-    /// Permits. Up to the limit for a semaphore (unless that was lowered), the number of holders else.
+    /// Permits. For a semaphore at most the limit (unless that was lowered); otherwise the number of holders.
     permits: u64,
-    /// Number of upgradeable holders: one at most.
+    /// Number of upgradeable holders, at most one.
     upgradeables: u32,
-    /// Number of holders that wait to be the only one: one at most.
+    /// Number of holders that wait to be the only one, at most one.
     upgrading: u32,
 }
 
@@ -63,9 +63,9 @@ type Owners = BTreeMap<(SessionId, Arc<str>), (Zxid, u64, ZPath)>;
 /// Position of a contender: among the holders or the waiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueuePosition {
-    /// Among the holders.
+    /// The contender holds the lock.
     Holds,
-    /// In the queue, behind other waiters.
+    /// The contender waits.
     Waits {
         /// Number of waiters ahead.
         ahead: u32,
@@ -73,8 +73,8 @@ pub(crate) enum QueuePosition {
 }
 
 impl Queue {
-    /// Inserts a contender as a waiter, and returns the number of waiters ahead of it. No later contender holds the lock already, because positions ascend and grants are made at the end
-    /// of a command.
+    /// Inserts a contender as a waiter, and returns the number of waiters ahead of it. No later contender holds the lock already, because
+    /// positions ascend and grants are made at the end of a command.
     pub fn insert(&mut self, contender: Contender) -> usize {
         let Err(at) = self.find(contender.position()) else {
             unreachable!("the tree has no two znodes of one name");
@@ -118,7 +118,7 @@ impl Queue {
         Some((contender, held))
     }
 
-    /// The contender that a call of this owner joins. There is at most one: a second one would have joined it.
+    /// Returns the contender that a call of this owner joins. There is at most one, because a second call would have joined it.
     pub fn of_owner(&self, session: SessionId, owner: &Arc<str>) -> Option<&Contender> {
         let Some(owners) = &self.owners else {
             return self
@@ -167,7 +167,7 @@ impl Queue {
         gets_in.then_some(next)
     }
 
-    /// [`Bug::OvertakingReader`]: a waiter behind one that ended takes that for a grant.
+    /// Plants [`Bug::OvertakingReader`]: a waiter behind one that ended is granted the lock.
     fn is_overtaking(&self, next: &Contender) -> bool {
         #[cfg(feature = "planted")]
         let gone = self.front_waiter_gone;
@@ -176,18 +176,18 @@ impl Queue {
         gone && planted::is(Bug::OvertakingReader) && next.request.mode == LockMode::Shared
     }
 
-    /// [`Bug::LeakedPermits`]: these permits are never released.
+    /// Plants [`Bug::LeakedPermits`]: these permits are never released.
     #[cfg(feature = "planted")]
     pub(crate) fn leak(&mut self, permits: u64) {
         self.held.permits += permits;
     }
 
-    /// After a restore: the first `holding` held the lock when the snapshot was drawn. False if they cannot have.
+    /// Restores the number of holders: the first `holding` contenders held the lock when the snapshot was taken. Returns false if they cannot have.
     pub fn resume(&mut self, holding: usize) -> bool {
         if self.holding > 0 || holding > self.contenders.len() {
             return false;
         }
-        // A limit that was lowered is no reason.
+        // Holders beyond a limit are possible, because it may have been lowered.
         let lease = |contender: &Contender| matches!(contender.request.mode, LockMode::Semaphore { .. });
         let mut alone = 0;
         let mut leases = 0;
@@ -206,7 +206,7 @@ impl Queue {
         self.holding == self.contenders.len() && !terms.is_shut() && self.has_room_for(request, terms)
     }
 
-    /// Returns whether the holders have room for one more. The first holder decides for all: the others are compatible with it, and a limit
+    /// Returns whether the lock has room for one more holder. The first holder decides for all: the others are compatible with it, and a limit
     /// that made them compatible stays until they have left (`configure.rs`).
     fn has_room_for(&self, request: LockRequest, terms: Terms) -> bool {
         let Some(first) = self.contenders.front().filter(|_| self.holding > 0) else {
@@ -224,7 +224,7 @@ impl Queue {
         }
     }
 
-    /// The holder that waits to be the only one.
+    /// Returns the holder that waits to be the only one.
     pub fn upgrading(&self) -> Option<&Contender> {
         if self.held.upgrading == 0 {
             return None;
@@ -232,14 +232,14 @@ impl Queue {
         self.holders().find(|holder| holder.is_upgrading())
     }
 
-    /// The mode that the lock is used in; `None` if it is not.
+    /// Returns the mode in use, or `None` if the lock has no contenders.
     pub fn mode(&self, terms: Terms) -> Option<LockMode> {
         let first = self.contenders.front()?;
         Some(terms.in_force(first.request.mode))
     }
 
-    /// Returns the contenders before the place `at` that block a contender there: holders, and waiters that are granted first. Of a
-    /// semaphore only those are returned whose end is necessary, whatever others end.
+    /// Returns the contenders before the place `at` that block a contender there: holders, and waiters that are granted first. Of
+    /// a semaphore it returns only those whose end is necessary in any case.
     ///
     /// `None` stands for each visited contender that does not block. Among thousands of shared holders there may be one blocker, and the
     /// caller counts the visits.
@@ -249,7 +249,7 @@ impl Queue {
         request: LockRequest,
         terms: Terms,
     ) -> impl Iterator<Item = Option<&Contender>> {
-        // A waiter that is not overtaken needs what it needs and passes it on to all behind it.
+        // A waiter is granted before all behind it, so they wait for whatever it waits for.
         let waiting = self.contenders.range(self.holding.min(at)..at);
         let need = waiting
             .take(FEW)
@@ -284,12 +284,12 @@ impl Queue {
         Some((&self.contenders[at], queue_position))
     }
 
-    /// The contender at a place counted from the front.
+    /// Returns the contender at an index, counted from the front.
     pub fn get(&self, at: usize) -> Option<&Contender> {
         self.contenders.get(at).map(|contender| &**contender)
     }
 
-    /// Holders and waiters.
+    /// Returns the number of holders and waiters.
     pub fn len(&self) -> usize {
         self.contenders.len()
     }
@@ -321,7 +321,7 @@ impl Queue {
     }
 
     fn find(&self, position: Position<'_>) -> Result<usize, usize> {
-        // An arrival goes to the end, and an end is mostly of the only contender or at the front: one comparison or two instead of a dozen.
+        // An arrival goes to the end, and most ends are at the front. These cases take one or two comparisons instead of a dozen.
         let count = self.contenders.len();
         let Some(last) = self.contenders.back() else {
             return Err(0);
@@ -375,7 +375,7 @@ mod tests {
         request_id: None,
     };
 
-    /// Each has an owner of its own; every third one cannot be joined.
+    /// Returns a contender with an owner of its own. Every third one cannot be joined.
     fn contender(number: u64, request: LockRequest) -> Contender {
         let wish = LockWish {
             lock: LockName::parse("a").unwrap(),
@@ -418,7 +418,7 @@ mod tests {
         core::iter::from_fn(|| queue.promote(terms).map(|_| ())).count()
     }
 
-    /// Every observation that the queue offers, against the list of contenders and the number of holders.
+    /// Checks every query of the queue against the list of contenders and the number of holders.
     fn check(queue: &Queue, model: &[Contender], holding: usize, terms: Terms) {
         assert_eq!(
             queue.holding(),
@@ -455,7 +455,7 @@ mod tests {
             queue.upgrading(),
             model.iter().find(|contender| contender.is_upgrading())
         );
-        // Blockers, one by one: each waiter has some before it, unless the lock grants nothing.
+        // Each waiter has blockers before it, unless the lock grants nothing.
         for (at, waiter) in model.iter().enumerate().skip(holding) {
             let alone =
                 |other: &&Contender| !are_compatible(waiter.request, other.effective_request(), terms);
@@ -473,9 +473,9 @@ mod tests {
     enum Step {
         Arrive(LockRequest),
         Leave(usize),
-        /// Of the holders the one, to a mode that gets along with more.
+        /// Downgrade of a holder to a mode that is compatible with more modes.
         Downgrade(usize, bool),
-        /// A holder begins to wait, or gives it up.
+        /// Begin or withdrawal of a holder's upgrade.
         Upgrade(usize),
         Limit(Option<u32>),
         Drain(bool),
@@ -548,7 +548,7 @@ mod tests {
                         let upgrading = holder.request.mode == LockMode::Upgradeable && !holder.is_upgrading();
                         queue.replace(rewritten(holder, holder.request.mode, upgrading));
                     }
-                    // Refused by the store: there would be as many limits as holders that named one.
+                    // The store refuses this: there would be as many limits as holders that requested one.
                     Step::Limit(None) if !model.is_empty() => continue,
                     Step::Limit(limit) => terms.limit = limit,
                     Step::Drain(draining) => terms.draining = draining,
@@ -561,7 +561,7 @@ mod tests {
                 promote_all(&mut queue, terms);
                 check(&queue, &model, holding, terms);
 
-                // As after a restore: all contenders arrive, then the number of holders is restored.
+                // Restore: all contenders arrive, then the number of holders is restored.
                 let mut restored = Queue::default();
                 for contender in &model {
                     restored.insert(contender.clone());
@@ -572,7 +572,7 @@ mod tests {
             }
         }
 
-        /// As after a restore of a lock that has no terms of its own: all arrive, and then one look at the rule.
+        /// Restore of a lock without settings: all contenders arrive, and then the rule decides about the holders once.
         #[test]
         fn a_queue_built_at_once_is_the_same(all in proptest::collection::vec(any_claim(), 0..40)) {
             let mut at_once = Queue::default();

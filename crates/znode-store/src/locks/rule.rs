@@ -12,9 +12,8 @@ pub fn holders(claims: &[LockRequest]) -> usize {
     holders_after(claims, 0, None)
 }
 
-/// Returns the number of holders where the first `holding` hold the lock already, which the rule does not revoke, and where a semaphore may
-/// have another limit than its users requested. (A lock that is drained, closed or about to be upgraded grants nothing: then it stays at
-/// `holding`.)
+/// Returns the number of holders when the first `holding` hold the lock already. The rule does not revoke a hold. A semaphore may have another limit
+/// than its users requested. (A lock that is drained, closed or about to be upgraded grants nothing; then the number stays `holding`.)
 pub fn holders_after(claims: &[LockRequest], holding: usize, limit: Option<u32>) -> usize {
     let more = (holding + 1..=claims.len()).take_while(|&count| compatible(&claims[..count], limit));
     holding + more.count()

@@ -1,5 +1,5 @@
-//! State of a lock beside its queue that does not follow from the tree: settings of an operator, a lock-delay, and the rest of an upgrade.
-//! Most locks have no such state and are in no table here. It goes into snapshots.
+//! State of a lock, besides its queue, that does not follow from the tree: settings of an operator, a lock-delay, and the remains of an upgrade.
+//! Most locks have no such state. It goes into snapshots.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,47 +10,47 @@ use crate::model::lock::LockMode;
 /// repair of the client.
 pub const MAX_LOCK_DELAY_MS: u32 = 60_000;
 
-/// Maximum number of locks with a state of their own; beyond it an operator can configure no more. Each takes some hundred bytes, and a
+/// Maximum number of locks with such a state. Beyond it an operator cannot configure another lock. Each takes some hundred bytes, and a
 /// snapshot copies all of them when it begins.
 pub const MAX_CONFIGURED_LOCKS: usize = 10_000;
 
-/// See the module.
+/// State of a lock besides its queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LockState {
     /// Number of permits, which replaces the limit of the first user.
     pub limit: Option<u32>,
-    /// The lock takes and grants no new contenders.
+    /// True if the lock accepts and grants no new contenders.
     pub draining: bool,
-    /// The lock grants nothing until it is opened.
+    /// Lock-delay during which the lock grants nothing.
     pub closed: Option<Closed>,
     /// Largest token of a grant out of the order of arrival. An earlier contender that is granted later gets a new token. Zero: no such
     /// contender is left in the queue.
     pub floor: Zxid,
-    /// A holder waits to be the only one. Who else holds the lock does then not follow from the queue.
+    /// True if a holder waits to be the only one. The other holders then do not follow from the queue.
     pub upgrading: bool,
 }
 
-/// Since when a lock is closed, and for how long.
+/// Lock-delay of a closed lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Closed {
-    /// The position of the loss.
+    /// Position at which the holder was lost.
     pub at: Zxid,
-    /// Its time, for people.
+    /// Time of that position, for views.
     pub at_ms: u64,
     /// Lock-delay in milliseconds.
     pub delay_ms: u32,
-    /// Part of the delay that has passed, as leaders have counted: less than all.
+    /// Part of the delay that has passed, as leaders have counted. It is less than the whole delay.
     pub passed_ms: u32,
 }
 
 /// Part of the state that decides about grants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// The limit of the semaphore, if it was changed.
+    /// Limit of the semaphore, if it was changed.
     pub limit: Option<u32>,
-    /// The lock takes no new contenders.
+    /// True if the lock accepts no new contenders.
     pub draining: bool,
-    /// The lock grants nothing.
+    /// True if the lock grants nothing.
     pub closed: bool,
 }
 
@@ -70,7 +70,7 @@ impl Terms {
         self.draining || self.closed
     }
 
-    /// The mode with the limit that is in force.
+    /// Returns the mode with the limit that is in force.
     pub fn in_force(self, mode: LockMode) -> LockMode {
         match mode {
             LockMode::Semaphore { limit } => LockMode::Semaphore {

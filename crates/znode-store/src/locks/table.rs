@@ -1,6 +1,6 @@
-//! All locks in use, by name, and the state of some of them beside their queues (`state.rs`). The queues follow from the tree, and a
-//! restore rebuilds them: `apply` reports each contender that is created or ends, whatever client made it. The states do not follow from
-//! anything, and are in snapshots.
+//! Table of all locks in use, by name, and of the state that some have besides their queues (`state.rs`). The queues follow from the tree: `apply`
+//! reports each contender that is created or ends, whatever client made it, and a restore rebuilds them. The states do not follow from anything
+//! else, and are in snapshots.
 
 use alloc::boxed::Box;
 use alloc::collections::btree_map::Entry;
@@ -20,17 +20,17 @@ use crate::model::ids::{SessionId, Zxid};
 use crate::model::path::{LockName, ZPath};
 use crate::stable_hash::{self, Table};
 
-/// See the module.
+/// Table of all locks in use.
 #[derive(Default)]
 pub(crate) struct Locks {
-    /// Locks without contenders are not in it.
+    /// Queues of the locks with contenders.
     queues: BTreeMap<ByName, Queue>,
-    /// Number of all contenders and of all holders, for metrics, at no cost.
+    /// Number of all contenders, counted for metrics.
     contenders: usize,
     holding: usize,
     /// Locks whose waiters this command may have unblocked, in no order, some perhaps twice.
     touched: Vec<LockName>,
-    /// Locks that have a state of their own. Few of all.
+    /// States of the few locks that have one besides their queue.
     states: BTreeMap<ByName, LockState>,
     /// Number of contenders of each scope. Those of other clients are not counted.
     scopes: Table<Scope, u32>,
@@ -38,24 +38,24 @@ pub(crate) struct Locks {
     waits: BTreeMap<Scope, BTreeSet<Wait>>,
     /// Holders with an unanswered release request, by session.
     asked: BTreeMap<SessionId, BTreeSet<(LockName, Arc<str>)>>,
-    /// For the bug [`LeakedPermits`](fault_injection::planted::Bug::LeakedPermits): how many of each lock.
+    /// For the bug [`LeakedPermits`](fault_injection::planted::Bug::LeakedPermits): leaked permits of each lock.
     #[cfg(feature = "planted")]
     leaked: BTreeMap<LockName, u64>,
 }
 
-/// Capacity above which a list of touched locks is freed: the command that needed it was a rare one.
+/// Capacity above which a list of touched locks is freed, because few commands need a list of that size.
 const MAX_KEPT_LIST: usize = 64;
 
-/// Owner of a deadlock: a session, or one of its threads or tasks.
+/// Party of deadlock detection: a session, or one of its threads or tasks.
 pub(crate) type Scope = (SessionId, Arc<str>);
 
-/// A place where a scope waits.
+/// Wait of a scope: the lock, and the position of the contender.
 type Wait = (LockName, (Zxid, u64, Arc<str>));
 
-/// A state in a snapshot, and how many hold the lock: with such a state that does not follow from the queue.
+/// State of a lock in a snapshot, with the number of holders, which does not follow from the queue if there is such a state.
 pub(crate) type KeptState = (LockName, LockState, u32);
 
-/// A lock's name as a key that is found by its text.
+/// Name of a lock as a key that is found by its text.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct ByName(LockName);
 
@@ -66,8 +66,8 @@ impl Borrow<str> for ByName {
 }
 
 impl Locks {
-    /// Adds a contender. It holds the lock at once if that `is_free`, as far as the rule allows; otherwise it waits, and nothing is granted
-    /// before the end of the command.
+    /// Adds a contender. If the lock `is_free` and the rule allows it, the contender holds the lock at once. Otherwise it waits, and there is no
+    /// grant before the end of the command.
     pub(crate) fn enter(&mut self, lock: &LockName, contender: Contender, is_free: bool) -> QueuePosition {
         if let Some(scope) = contender.scope() {
             *self.scopes.entry(scope).or_insert(0) += 1;
@@ -95,7 +95,7 @@ impl Locks {
         }
     }
 
-    /// See `leaked`.
+    /// Plants the bug of the field `leaked`.
     #[cfg(feature = "planted")]
     pub(crate) fn leak(&mut self, lock: &LockName, permits: u32) {
         let permits = u64::from(permits);
@@ -105,7 +105,7 @@ impl Locks {
         }
     }
 
-    /// Removes a contender that has ended; returns it, and whether it held the lock.
+    /// Removes a contender that has ended, and returns it and whether it held the lock.
     pub(crate) fn remove(&mut self, lock: &LockName, position: Position<'_>) -> (Box<Contender>, bool) {
         let Entry::Occupied(mut queue) = self.queues.entry(ByName(lock.clone())) else {
             unreachable!("a lock with contenders is in the table");
@@ -120,7 +120,7 @@ impl Locks {
         }
         self.contenders -= 1;
         self.holding -= usize::from(held);
-        // A lock whose last contender is gone may have a state that ends with it.
+        // The last contender may take a part of the lock's state with it.
         if !is_last || self.state(lock).is_some() {
             self.touched.push(lock.clone());
         }
@@ -244,12 +244,12 @@ impl Locks {
         queue.replace(contender);
     }
 
-    /// Notes that waiters of a lock may be unblocked.
+    /// Records that this command may have unblocked waiters of a lock.
     pub(crate) fn touch(&mut self, lock: &LockName) {
         self.touched.push(lock.clone());
     }
 
-    /// Returns the state of a lock beside its queue; `None` for most.
+    /// Returns the state of a lock besides its queue, or `None`, as for most locks.
     pub(crate) fn state(&self, lock: &LockName) -> Option<&LockState> {
         match self.states.is_empty() {
             true => None,
@@ -272,7 +272,7 @@ impl Locks {
         self.state(lock).map(LockState::terms).unwrap_or_default()
     }
 
-    /// Changes it.
+    /// Changes the state of a lock.
     pub(crate) fn change_state(&mut self, lock: &LockName, change: impl FnOnce(&mut LockState)) {
         let mut state = self.states.remove(lock.as_str()).unwrap_or_default();
         change(&mut state);
@@ -282,7 +282,7 @@ impl Locks {
         self.touched.push(lock.clone());
     }
 
-    /// The locks that are closed for a while.
+    /// Returns the locks that are closed for a lock-delay.
     pub(crate) fn closed(&self) -> impl Iterator<Item = ClosedLock> {
         self.states.iter().filter_map(|(ByName(lock), state)| {
             let closed = state.closed?;
@@ -314,7 +314,7 @@ impl Locks {
         }
     }
 
-    /// The states' share of the digest.
+    /// Returns the states' share of the digest.
     pub(crate) fn digest(&self, ending: bool) -> u64 {
         let states = self.kept_states(ending);
         match states.is_empty() {
@@ -390,12 +390,12 @@ impl Locks {
         }
     }
 
-    /// The queue of a lock; `None` if it has no contenders.
+    /// Returns the queue of a lock, or `None` if it has no contenders.
     pub(crate) fn queue(&self, lock: &LockName) -> Option<&Queue> {
         self.queues.get(lock.as_str())
     }
 
-    /// Locks in use whose names begin with `prefix` and come no earlier than `first`, by name.
+    /// Returns the locks in use whose names begin with `prefix` and are not before `first`, by name.
     pub(crate) fn page_from<'t>(
         &'t self,
         prefix: &'t str,
@@ -408,13 +408,13 @@ impl Locks {
             .take_while(move |(lock, _)| lock.as_str().starts_with(prefix))
     }
 
-    /// Locks in use whose names begin with `prefix` and come after `after`, by name.
+    /// Returns the locks in use whose names begin with `prefix` and follow `after`, by name.
     pub(crate) fn page<'t>(
         &'t self,
         prefix: &'t str,
         after: Option<&str>,
     ) -> impl Iterator<Item = (&'t LockName, &'t Queue)> {
-        // Neither needs to be a legal name: "orders/" is a sensible prefix. So they are compared as texts.
+        // Prefix and `after` are compared as texts, because they need not be legal names: "orders/" is a sensible prefix.
         let first = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
             _ => Bound::Included(prefix),
@@ -425,7 +425,7 @@ impl Locks {
             .take_while(move |(lock, _)| lock.as_str().starts_with(prefix))
     }
 
-    /// Returns whether the znode is that of a lock with a state, which must stay: an operator has set something, or the lock is closed.
+    /// Returns whether the znode is that of a lock with a state. It must then stay, because an operator has configured the lock, or it is closed.
     pub(crate) fn is_configured(&self, path: &ZPath) -> bool {
         self.states_len() > 0 && LockName::of_parent(path).is_some_and(|lock| self.state(&lock).is_some())
     }
@@ -468,7 +468,7 @@ impl Locks {
     }
 }
 
-/// No lock has four billion contenders: each is a znode, and those are fewer.
+/// Converts a count of contenders. No lock has four billion of them, because each is a znode.
 fn count_u32(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

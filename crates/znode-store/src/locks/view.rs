@@ -1,4 +1,4 @@
-//! Views of locks and contenders for front ends and people.
+//! Views of locks and contenders for front ends and operators.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,23 +25,23 @@ pub struct LockView {
     pub holders: Vec<ContenderView>,
     /// Its waiters, in order of arrival.
     pub queue: Vec<ContenderView>,
-    /// Names of children of its znode that are named like contenders and are none, because they belong to no session. The lock ignores
-    /// them, but recipes of ZooKeeper clients wait for them. Only those among the first children that were visited.
+    /// Children of its znode that have names of contenders but are none, because they belong to no session. The lock ignores them, but recipes of
+    /// ZooKeeper clients wait for them. Only the first children are searched for these.
     pub blocking_znodes: Vec<Arc<str>>,
 }
 
 /// Lock-delay of a lock that grants nothing, because the session of a holder expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClosedView {
-    /// Since when, in milliseconds since 1970.
+    /// Beginning in milliseconds since 1970.
     pub since_ms: u64,
-    /// For how long.
+    /// Duration in milliseconds.
     pub delay_ms: u32,
-    /// Part of the delay that has passed at least, as leaders report each second.
+    /// Minimum of the part that has passed, as leaders report it each second.
     pub passed_ms: u32,
 }
 
-/// A holder or waiter.
+/// Holder or waiter of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContenderView {
     /// The name of its znode.
@@ -60,20 +60,20 @@ pub struct ContenderView {
     pub permits: u32,
     /// Number of entries of its owner (or, in the queue, of calls).
     pub holds: u32,
-    /// The fencing token that it has, or will have without an upgrade meanwhile.
+    /// Fencing token that it has, or will have unless a holder is upgraded meanwhile.
     pub fencing_token: Zxid,
     /// Beginning of the hold or wait in milliseconds since 1970. The grant of a ZooKeeper client's contender is not recorded; for those it
     /// is the time of their creation.
     pub since_ms: u64,
     /// Time for which the lock grants nothing if the session expires during the hold.
     pub lock_delay_ms: u32,
-    /// Since when it waits to be the only holder.
+    /// Time since which it waits to be the only holder, in milliseconds since 1970.
     pub upgrading_since_ms: Option<u64>,
     /// The last release request.
     pub revoke: Option<Revocation>,
 }
 
-/// A lock in a list.
+/// Summary of a lock, for lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockSummary {
     /// Its name.
@@ -91,46 +91,46 @@ pub struct LockSummary {
 pub struct LockCounts {
     /// Locks that have contenders.
     pub locks: usize,
-    /// Contenders that hold one.
+    /// Contenders that hold a lock.
     pub holders: usize,
-    /// Those that wait.
+    /// Contenders that wait.
     pub waiters: usize,
 }
 
 /// State of a contender: holder, waiter, or upgrading holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContenderState {
-    /// It holds the lock.
+    /// The contender holds the lock.
     Holds(Grant),
-    /// It waits in the queue.
+    /// The contender waits in the queue.
     Waits(Place),
-    /// It holds the lock, and waits to be the only one.
+    /// The contender holds the lock, and waits to be the only holder.
     Upgrades(Grant),
 }
 
-/// A lock that is closed for a while after an unclean loss.
+/// Lock that is closed for a lock-delay, because its holder was lost uncleanly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClosedLock {
     /// The lock.
     pub lock: LockName,
-    /// The position of the loss.
+    /// Position at which the holder was lost.
     pub at: Zxid,
-    /// For how long, in milliseconds.
+    /// Lock-delay in milliseconds.
     pub delay_ms: u32,
-    /// Part of the delay that has passed at least, as leaders have counted.
+    /// Minimum of the part that has passed, as leaders have counted.
     pub passed_ms: u32,
 }
 
-/// A wait, and the contenders that it is for.
+/// Wait of a contender, with the contenders that it waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitView {
     /// The lock.
     pub lock: LockName,
-    /// The waiter: in the queue, or a holder that wants to be the only one.
+    /// Waiter: a contender in the queue, or a holder that waits to be the only one.
     pub waiter: OwnerView,
-    /// The blockers ahead of it, the first [`MAX_NAMED_BLOCKERS`](crate::MAX_NAMED_BLOCKERS) of them. None if the lock is drained or closed.
+    /// First [`MAX_NAMED_BLOCKERS`](crate::MAX_NAMED_BLOCKERS) blockers ahead of it. Empty if the lock is drained or closed.
     pub waits_for: Vec<OwnerView>,
-    /// True if there are more blockers, or may be: those far ahead are not visited.
+    /// True if there are, or may be, more blockers: contenders far ahead are not visited.
     pub more: bool,
 }
 
@@ -141,7 +141,7 @@ pub struct OwnerView {
     pub session: SessionId,
     /// Its scope within the session; empty for clients that speak ZooKeeper.
     pub owner: Arc<str>,
-    /// Its contender.
+    /// Name of its znode.
     pub holder: Arc<str>,
     /// True if it is in the queue; otherwise it holds the lock.
     pub waits: bool,

@@ -1,8 +1,8 @@
 //! ZooKeeper's access control lists (<https://zookeeper.apache.org/doc/current/zookeeperProgrammers.html#sc_ZooKeeperAccessControl>).
 //!
 //! Each znode has a list of its own; lists are not inherited. Creating and deleting a child needs a right at the *parent*. The front end
-//! authenticates the caller (an address, a user with a password, a certificate) and sends the identities with the command. Nothing here
-//! knows how it does that.
+//! authenticates the caller (an address, a user with a password, a certificate) and sends the identities with the command. This module
+//! does not know how it does that.
 
 use alloc::format;
 use alloc::string::String;
@@ -17,16 +17,15 @@ use crate::model::identity::{Identities, Identity};
 use crate::model::path::ZPath;
 use crate::model::refusal::Refusal;
 
-/// The most that the texts of one list may have in bytes. Lists are shared among the nodes that have the same one, but
-/// a snapshot shows each node with its own.
+/// Maximum size of the texts of one list in bytes. Znodes with equal lists share one in memory, but a snapshot contains the list of each znode.
 pub const MAX_ACL_BYTES: usize = 16 * 1024;
 
-/// A set of rights. Bits that mean nothing are kept, as ZooKeeper keeps them.
+/// Set of rights. Unknown bits are kept, as ZooKeeper keeps them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Perms(pub u32);
 
 impl Perms {
-    /// To see the data, the children, and who has which rights.
+    /// To read the data, the children and the list.
     pub const READ: Self = Self(1);
     /// To replace the data.
     pub const WRITE: Self = Self(2);
@@ -36,7 +35,7 @@ impl Perms {
     pub const DELETE: Self = Self(8);
     /// To replace the list itself.
     pub const ADMIN: Self = Self(16);
-    /// All of them.
+    /// All rights.
     pub const ALL: Self = Self(31);
 
     fn overlaps(self, other: Self) -> bool {
@@ -71,11 +70,11 @@ pub struct AclEntry {
     pub id: Arc<str>,
 }
 
-/// The access control list of a znode. Cheap to clone.
+/// Access control list of a znode. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Option<Vec<AclEntry>>", into = "Option<Vec<AclEntry>>")]
 pub struct Acl(
-    /// `None`: every caller has all rights, which is the list of nearly all nodes.
+    /// Entries, or `None` if every caller has all rights, as in the list of nearly all znodes.
     Option<Arc<[AclEntry]>>,
 );
 
@@ -90,7 +89,7 @@ impl Acl {
         Self::new(Vec::from([AclEntry::world(Perms::READ)]))
     }
 
-    /// The list of `entries`, in their order.
+    /// Returns the list of `entries`, in their order.
     pub fn new(entries: Vec<AclEntry>) -> Self {
         match &entries[..] {
             [only] if only.perms == Perms::ALL && only.is_world() => Self::open(),
@@ -98,7 +97,7 @@ impl Acl {
         }
     }
 
-    /// The entries of the list.
+    /// Returns the entries of the list.
     pub fn entries(&self) -> Vec<AclEntry> {
         match &self.0 {
             None => Vec::from([AclEntry::world(Perms::ALL)]),
@@ -120,7 +119,7 @@ impl Acl {
                 .any(|entry| entry.perms.overlaps(perms) && entry.matches(caller))
     }
 
-    /// Refuses what `perms` at the node `path` would be needed for.
+    /// Refuses a caller that has none of the rights in `perms` at the znode `path`.
     pub(crate) fn require(&self, perms: Perms, caller: &Identities, path: &ZPath) -> Result<(), Refusal> {
         if self.allows(perms, caller) {
             Ok(())
@@ -129,8 +128,8 @@ impl Acl {
         }
     }
 
-    /// The list as it is stored when `caller` sets it: `auth` stands for what the caller has proven to be, repeated
-    /// entries count once, and what nobody could ever match is refused.
+    /// Returns the list as it is stored when `caller` sets it. `auth` is replaced by the proven identities of the caller, and repeated entries are
+    /// removed. Entries that no caller could ever match are refused.
     pub(crate) fn as_set_by(&self, caller: &Identities) -> Result<Acl, Refusal> {
         let Some(entries) = &self.0 else {
             return Ok(self.clone());
@@ -246,7 +245,7 @@ impl AclEntry {
     }
 }
 
-/// Addresses that share their first bits.
+/// Network: addresses that share their first bits.
 struct Network {
     address: IpAddr,
     bits: u32,

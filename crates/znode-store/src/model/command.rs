@@ -1,5 +1,5 @@
-//! Commands: requests to the state machine. A command carries all that the state does not determine: ids, passwords, random names. The time
-//! is in the log entry.
+//! Commands: requests to the state machine. A command contains everything that the state does not determine: ids, passwords, random names. The
+//! time is in the log entry.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,9 +20,9 @@ use crate::model::session::Turn;
 /// Request of a client, as it is in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// On whose behalf. Required by what only a session can do; a dead session's request is refused.
+    /// Session of the request. Commands that only a session can use require it. A request of an ended session is refused.
     pub session: Option<SessionId>,
-    /// If given, the first outcome is remembered and returned again for a repeated request.
+    /// Request id. If there is one, the first outcome is recorded, and a repeated request gets it again.
     pub request_id: Option<RequestId>,
     /// Identities that the caller had proven when the front end received the request.
     pub caller: Identities,
@@ -53,11 +53,11 @@ impl Request {
 /// A change of the state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// Opens a session under an id that the proposing node has drawn.
+    /// Opens a session with a random id from the proposing node.
     OpenSession {
-        /// Refused if it was ever seen; the node then draws another.
+        /// Session id. The command is refused if it was ever used; the node then tries another.
         session: SessionId,
-        /// For resuming it on another connection.
+        /// Password for resuming the session on another connection.
         password: Password,
         /// Time without a heartbeat after which the leader ends the session.
         timeout_ms: u32,
@@ -66,37 +66,36 @@ pub enum Command {
         /// Address that the client called from.
         address: Arc<str>,
     },
-    /// Ends the session with all its ephemeral nodes, at its owner's wish.
+    /// Ends the session with all its ephemeral znodes, as its owner requests.
     CloseSession {
         /// The session.
         session: SessionId,
     },
-    /// Ends sessions that the leader has not heard of for their timeout. Valid only in the term of the
-    /// leader that proposed it: a deposed leader must not end what its successor has renewed.
+    /// Ends sessions from which the leader has received no heartbeat for their timeout. Valid only in the term of the leader that proposed it: a
+    /// deposed leader must not end a session that its successor has renewed.
     ExpireSessions {
         /// The sessions; those that have ended meanwhile are skipped.
         sessions: Vec<SessionId>,
         /// The proposer's term.
         term: u64,
-        /// Position up to which the leader had applied the log when it found the sessions silent. A session with a later request is not
-        /// silent and is skipped: that request was executed and answered.
+        /// Position up to which the leader had applied the log when it found the sessions silent. A session with a later request is skipped, because
+        /// that request was executed and answered.
         as_of: Zxid,
     },
     /// One change of the tree.
     Write(Op),
     /// Several changes of the tree, all or none, at one position. Later ones see earlier ones.
     Multi(Vec<Op>),
-    /// Deletes containers that had children and have none any more, and TTL nodes without children whose time is over;
-    /// others are passed over.
+    /// Deletes containers that had children and have none any more, and expired TTL znodes without children. Other znodes are skipped.
     Sweep(Vec<ZPath>),
-    /// Replaces the limits. Quantities beyond them already stay.
+    /// Replaces the limits. What already exceeds them stays.
     SetLimits(Limits),
     /// A step of the lock protocol.
     Lock(LockCommand),
     /// Resumes a session on another connection, perhaps at another node. The session's turns are counted from here again. Requests of its
     /// earlier connections that were not executed yet are void.
     Reconnect {
-        /// The session, which is the request's own.
+        /// Session, which is that of the request.
         session: SessionId,
         /// The password of its opening.
         password: Password,
@@ -112,19 +111,17 @@ pub enum Command {
     Access(AccessCommand),
     /// Steps towards the tree of another server, all or none, at one position: at most [`crate::MAX_MIRRORED`].
     Mirror(Vec<MirrorStep>),
-    /// Records for how long sessions have been silent, so that the next leader continues its count. Valid only
-    /// in the term of the leader that proposed it. From here on the leader confirms no heartbeat of these sessions before a
-    /// [`Command::NoteHeartbeats`] takes them off the record.
+    /// Records for how long sessions have been silent, so that the next leader continues the count. Valid only in the term of the leader that
+    /// proposed it. The leader then confirms no heartbeat of these sessions before a [`Command::NoteHeartbeats`] takes them off the record.
     RecordSilence {
         /// The sessions, each with its silence in milliseconds; those that have ended meanwhile are skipped.
         sessions: Vec<(SessionId, u32)>,
         /// The proposer's term.
         term: u64,
-        /// Position up to which the leader had applied the log when it measured. A session with a later request is not silent and is
-        /// skipped.
+        /// Position up to which the leader had applied the log when it measured the silences. A session with a later request is skipped.
         as_of: Zxid,
     },
-    /// Takes sessions off the record of silence, because the leader has counted heartbeats of theirs. Valid only in its term.
+    /// Takes sessions off the record of silence, because the leader has counted their heartbeats. Valid only in its term.
     NoteHeartbeats {
         /// The sessions; those that have ended meanwhile are skipped.
         sessions: Vec<SessionId>,
@@ -136,11 +133,11 @@ pub enum Command {
 /// Step that a connected client may send in turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
-    /// See [`Command::Write`].
+    /// Changes the tree as [`Command::Write`] does.
     Write(Op),
-    /// See [`Command::Multi`].
+    /// Changes the tree as [`Command::Multi`] does.
     Multi(Vec<Op>),
-    /// See [`Command::CloseSession`].
+    /// Ends the session as [`Command::CloseSession`] does.
     CloseSession,
 }
 
@@ -151,11 +148,11 @@ pub enum Op {
     Create {
         /// The path.
         path: CreatePath,
-        /// With what in it.
+        /// Data of the znode.
         data: Data,
         /// The access control list. Missing parents get the same list.
         acl: Acl,
-        /// Of which kind. An ephemeral one is owned by the request's session.
+        /// Kind of the znode. The session of the request owns an ephemeral one.
         mode: CreateMode,
         /// True if missing parents are created too, as empty containers.
         parents: bool,
@@ -164,7 +161,7 @@ pub enum Op {
     Delete {
         /// The znode.
         path: ZPath,
-        /// The version it must have; −1 for any.
+        /// Version that it must have; −1 for any.
         version: i32,
     },
     /// Deletes a znode and all below it.
@@ -174,31 +171,31 @@ pub enum Op {
     },
     /// Replaces the data.
     Set {
-        /// Of which node.
+        /// Znode.
         path: ZPath,
         /// The new data.
         data: Data,
-        /// The version it must have; −1 for any.
+        /// Version that it must have; −1 for any.
         version: i32,
     },
     /// Replaces the access control list.
     SetAcl {
-        /// Of which node.
+        /// Znode.
         path: ZPath,
-        /// By which.
+        /// New list.
         acl: Acl,
         /// The `aversion` that it must have; −1 for any.
         aversion: i32,
     },
-    /// Changes nothing, but refuses (and with it a multi) unless the node has the version.
+    /// Changes nothing, but refuses the command (and with it a multi) unless the znode has the version.
     Check {
         /// The znode.
         path: ZPath,
-        /// The version it must have; −1: it only has to exist.
+        /// Version that it must have; −1 if it only has to exist.
         version: i32,
     },
-    /// Changes nothing, but refuses (and with it a multi) unless the request's session holds the lock, by the
-    /// contender with this token. So what follows is written only while the lock is held: a guarded write.
+    /// Changes nothing, but refuses the command (and with it a multi) unless the session of the request holds the lock with this token. With it a
+    /// transaction writes only while the lock is held: a guarded write.
     Held {
         /// The lock.
         lock: LockName,
@@ -230,27 +227,27 @@ impl Op {
     }
 }
 
-/// The kinds of znodes.
+/// Kind of a znode to create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CreateMode {
-    /// Lives until it is deleted.
+    /// Stays until it is deleted.
     Persistent,
     /// Ends with its session; has no children.
     Ephemeral,
     /// The parent's counter of creations is appended to the name, in ten digits.
     PersistentSequential,
-    /// Both.
+    /// Ephemeral, with a number in its name.
     EphemeralSequential,
     /// Like persistent, but swept some time after the end of its last child.
     Container,
     /// Like persistent, but swept when it has no children and its data was not replaced for a time.
     Ttl {
-        /// For how long in milliseconds: 1 to [`MAX_TTL_MS`](crate::MAX_TTL_MS).
+        /// TTL in milliseconds: 1 to [`MAX_TTL_MS`](crate::MAX_TTL_MS).
         ttl_ms: u64,
     },
-    /// Both: a number in its name, and swept.
+    /// TTL znode with a number in its name.
     TtlSequential {
-        /// For how long in milliseconds: 1 to [`MAX_TTL_MS`](crate::MAX_TTL_MS).
+        /// TTL in milliseconds: 1 to [`MAX_TTL_MS`](crate::MAX_TTL_MS).
         ttl_ms: u64,
     },
 }

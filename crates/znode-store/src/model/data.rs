@@ -7,7 +7,7 @@ use serde::{Deserializer, Serializer};
 
 use crate::stable_hash;
 
-/// The largest data of one znode in bytes: ZooKeeper's default (`jute.maxbuffer`, just under 1 MiB).
+/// Maximum data of one znode in bytes: ZooKeeper's default (`jute.maxbuffer`, just under 1 MiB).
 pub const MAX_DATA_BYTES: usize = 1024 * 1024 - 1;
 
 /// Data of a znode: some bytes, none, or null. ZooKeeper clients can write null, and distinguish it from no bytes. Cheap to clone.
@@ -15,19 +15,19 @@ pub const MAX_DATA_BYTES: usize = 1024 * 1024 - 1;
 /// It has no `Serialize` of its own: the log and snapshots mark null in another place than the bytes. See `bytes_alone`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Data(
-    /// `None`: no bytes, and no allocation for them. An allocation of no bytes is null, which is rarer. triomphe's counts no
-    /// weak references as the standard one does, which are eight bytes for each of a million znodes, and sixteen for those
-    /// whose data then fit into the allocator's next smaller size.
+    /// Allocated bytes, or `None` for no bytes. An allocation of no bytes stands for null, which is rarer. `triomphe::Arc` has no count of weak
+    /// references, unlike the standard one. That saves eight bytes for each of a million znodes, and sixteen if the data then fits into the
+    /// allocator's next smaller size.
     pub(crate) Option<triomphe::Arc<[u8]>>,
 );
 
 impl Data {
-    /// No bytes.
+    /// Returns data of no bytes.
     pub fn empty() -> Self {
         Self(None)
     }
 
-    /// Null.
+    /// Returns null.
     pub fn null() -> Self {
         Self(Some([].as_slice().into()))
     }
@@ -37,12 +37,12 @@ impl Data {
         self.0.as_ref().is_some_and(|bytes| bytes.is_empty())
     }
 
-    /// The bytes; none if it is null.
+    /// Returns the bytes, or no bytes if the data is null.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// The bytes; `None` if it is null.
+    /// Returns the bytes, or `None` if the data is null.
     pub fn non_null(&self) -> Option<&[u8]> {
         (!self.is_null()).then(|| self.as_bytes())
     }
@@ -65,7 +65,7 @@ impl Data {
     /// Returns the share of data with these bytes in a digest.
     pub(crate) fn digest_of(bytes: &[u8], is_null: bool) -> u64 {
         let bytes = stable_hash::of_bytes(bytes);
-        // Whatever differs from the hash of no bytes would do.
+        // Any value would do that differs from the hash of no bytes.
         if is_null { !bytes } else { bytes }
     }
 }

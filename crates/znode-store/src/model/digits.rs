@@ -13,7 +13,7 @@ const ZEROS: &str = "0000000000";
 
 const _: () = assert!(ZEROS.len() == SEQUENCE_DIGITS);
 
-/// Appends a sequence number: ten digits, with zeros in front.
+/// Appends a sequence number: ten digits, with leading zeros.
 pub(crate) fn push_sequence(text: &mut String, number: u64) {
     debug_assert!(
         number <= crate::model::digits::MAX_SEQUENCE,
@@ -25,7 +25,7 @@ pub(crate) fn push_sequence(text: &mut String, number: u64) {
     text.push_str(digits);
 }
 
-/// Appends a random number: 32 hexadecimal digits, with zeros in front.
+/// Appends a random number: 32 hexadecimal digits, with leading zeros.
 pub(crate) fn push_guid(text: &mut String, guid: u128) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut digits = [b'0'; GUID_DIGITS];
@@ -36,7 +36,7 @@ pub(crate) fn push_guid(text: &mut String, guid: u128) {
     text.push_str(core::str::from_utf8(&digits).expect("digits are ASCII"));
 }
 
-/// The last sequence number that has ten digits. Clients compare numbers as text, so an eleventh digit
+/// Maximum sequence number, the last one with ten digits. Clients compare numbers as text, so an eleventh digit
 /// would put the newest contender before the oldest.
 pub const MAX_SEQUENCE: u64 = 9_999_999_999;
 

@@ -1,5 +1,5 @@
-//! Texts of commands, replies and events, for golden scripts, logs and the command line. Secrets (passwords) and payloads (data) are not
-//! shown, only that they are there.
+//! Texts of commands, replies and events, for golden scripts, logs and the command line. Passwords and data
+//! are not shown, only their presence.
 
 use core::fmt::{self, Display, Formatter, Write as _};
 
@@ -39,7 +39,7 @@ impl<T: Display> Display for List<'_, T> {
     }
 }
 
-/// One thing, or several: "1 byte", "2 bytes".
+/// Number with a noun in the singular or plural: "1 byte", "2 bytes".
 struct Count(u64, &'static str);
 
 impl Display for Count {
@@ -49,7 +49,7 @@ impl Display for Count {
     }
 }
 
-/// A version that is expected; nothing where any will do.
+/// Expected version; empty if any version is accepted.
 struct IfVersion(i32);
 
 impl Display for IfVersion {
@@ -631,14 +631,14 @@ impl Display for ZnodeEvent {
             ZnodeEventKind::ChildrenChanged => write!(f, "children of {path} changed")?,
         }
         if !self.acl.is_open() {
-            // Events are logged, and hashes of passwords are not.
+            // Logs contain events, but must not contain hashes of passwords.
             write!(f, ", for {}", self.acl.masked())?;
         }
         Ok(())
     }
 }
 
-/// As `zkCli` shows it: `cdrwa`, in this order.
+/// Shows rights as `zkCli` does: `cdrwa`, in this order.
 impl Display for Perms {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (letter, perm) in [
@@ -656,7 +656,7 @@ impl Display for Perms {
     }
 }
 
-/// As `zkCli` takes it: `scheme:id:perms`, with commas between.
+/// Shows a list as `zkCli` accepts it: `scheme:id:perms`, separated by commas.
 impl Display for Acl {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         List(&self.entries()).fmt(f)

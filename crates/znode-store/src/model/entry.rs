@@ -9,12 +9,12 @@ pub struct EntryContext {
     pub term: u64,
 }
 
-/// Version of the meaning of those commands whose meaning this release changed. A command's log entry names its rules, so all replicas
-/// apply the command by the same rules.
+/// Rules by which a command is applied, for commands whose meaning this release changed. The log entry of a command names its rules, so all replicas
+/// apply it by the same ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rules {
-    /// The meaning in former releases: a session ends in one command.
+    /// Rules of former releases: a session ends in one command.
     Former,
-    /// This release's: what ends a large session is spread over entries.
+    /// Rules of this release: the end of a large session is spread over several entries.
     Current,
 }

@@ -1,4 +1,4 @@
-//! Events: changes of the state in apply order, for watches and waiting callers. The state does not record who watches.
+//! Events: changes of the state in apply order, for watches and waiting callers. The state does not record watches.
 
 use alloc::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::model::path::{LockName, ZPath};
 use crate::model::refusal::QuotaKind;
 use crate::model::reply::Grant;
 
-/// One thing that a command changed.
+/// One change by a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A znode changed.
@@ -22,20 +22,20 @@ pub enum Event {
         /// The grant.
         grant: Grant,
     },
-    /// A contender, holding or waiting, is gone.
+    /// A holder or waiter was removed.
     ContenderEnded {
         /// The session of the contender.
         session: SessionId,
-        /// Of which lock.
+        /// Lock.
         lock: LockName,
         /// The contender.
         holder: HolderId,
         /// The cause of the end.
         how: ContenderEnd,
     },
-    /// A contender holds its lock from now on: at once, or after it had waited.
+    /// A contender was granted its lock, at once or after a wait.
     HoldBegan(Arc<Hold>),
-    /// A contender that held its lock is gone.
+    /// A holder was removed.
     HoldEnded {
         /// The hold that ended.
         hold: Arc<Hold>,
@@ -55,7 +55,7 @@ pub enum Event {
     UpgradeWithdrawn {
         /// The session of the contender.
         session: SessionId,
-        /// Of which lock.
+        /// Lock.
         lock: LockName,
         /// The contender.
         holder: HolderId,
@@ -64,20 +64,20 @@ pub enum Event {
     RevokeRequested {
         /// The session of the contender.
         session: SessionId,
-        /// Of which lock.
+        /// Lock.
         lock: LockName,
         /// The contender.
         holder: HolderId,
         /// The requester.
         by: Arc<str>,
-        /// Why.
+        /// Reason.
         reason: Arc<str>,
     },
-    /// A holder said something to that.
+    /// A holder answered a release request.
     RevokeAnswered {
         /// The session of the contender.
         session: SessionId,
-        /// Of which lock.
+        /// Lock.
         lock: LockName,
         /// The contender.
         holder: HolderId,
@@ -88,12 +88,12 @@ pub enum Event {
     LockClosed {
         /// The lock.
         lock: LockName,
-        /// For how long.
+        /// Lock-delay in milliseconds.
         delay_ms: u32,
     },
     /// The lock grants again.
     LockOpened(LockName),
-    /// A soft quota was passed, which refuses nothing. (Told once, when it happens.)
+    /// A change exceeded a soft quota, which refuses nothing. Reported once, when it happens.
     SoftQuotaPassed {
         /// Path of the subtree with the quota.
         path: ZPath,
@@ -110,7 +110,7 @@ pub enum Event {
     SessionReconnected {
         /// The session.
         session: SessionId,
-        /// The position of this event, which its new connection is known by.
+        /// Position of this event, which identifies the new connection.
         since: Zxid,
     },
     /// A session has ended.
@@ -124,8 +124,8 @@ pub enum Event {
     AccessChanged(Arc<AccessChange>),
 }
 
-/// Description of a hold, for histories. It is complete at the beginning and at the end, so a reader that has missed the one can use the
-/// other.
+/// Description of a hold, for histories. The events of the beginning and of the end both contain all of it, so a reader that has missed one can use
+/// the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
     /// The lock.
@@ -158,9 +158,9 @@ pub struct Hold {
 pub struct ZnodeEvent {
     /// Kind of the change.
     pub kind: ZnodeEventKind,
-    /// To which znode.
+    /// Changed znode.
     pub path: ZPath,
-    /// List of the znode as it is (or was, if it is gone) when the event happens. It decides which watchers are notified.
+    /// Access control list of the znode at the event, or before its deletion. It decides which watchers are notified.
     pub acl: Acl,
 }
 
@@ -169,9 +169,9 @@ pub struct ZnodeEvent {
 pub enum ZnodeEventKind {
     /// The znode was created.
     Created,
-    /// The znode is gone.
+    /// The znode was deleted.
     Deleted,
-    /// Its data was replaced (perhaps by the same).
+    /// The data was replaced, perhaps by equal data.
     DataChanged,
     /// A child was created or deleted.
     ChildrenChanged,
@@ -192,18 +192,18 @@ pub enum ContenderEnd {
     Broken {
         /// The operator.
         by: Arc<str>,
-        /// Why.
+        /// Reason.
         reason: Arc<str>,
     },
-    /// It waited for more permits than the semaphore has now.
+    /// It requested more permits than the semaphore has now.
     NeverGrantable {
         /// The new limit.
         limit: u32,
     },
-    /// Waited, and the owner of its session has no right to lock there any more.
+    /// It waited, and the owner of its session lost the right to the lock.
     Forbidden,
-    /// Its znode was deleted by means of the tree, as ZooKeeper clients release their locks.
+    /// Its znode was deleted by an operation on the tree, as ZooKeeper clients release their locks.
     Deleted,
-    /// Of a hold only: it continues as another hold, exclusive and with a new token.
+    /// The hold was upgraded: it continues as another hold, exclusive and with a new token.
     Upgraded,
 }

@@ -10,39 +10,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::access::token::TokenId;
 
-/// Something that a caller has proven to be.
+/// Identity that a caller has proven.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Identity {
-    /// It calls from this address. (An IPv4 address is given as one, also if it came in as a mapped IPv6 address.)
+    /// Address of the caller. A mapped IPv6 address is given as the IPv4 address.
     Ip(IpAddr),
-    /// It knows the password of `user:base64(sha1(user:password))`.
+    /// User whose password the caller knows, as `user:base64(sha1(user:password))`.
     Digest(Arc<str>),
-    /// It has the key of the certificate with this subject.
+    /// Subject of a certificate whose key the caller has.
     X509(Arc<str>),
-    /// It is the operator, whom no list stops.
+    /// The operator, to whom access control lists do not apply.
     Super,
-    /// It knows the secret of this token. The front end has compared the hashes. Apply decides whether the token is valid still.
+    /// Token whose secret the caller knows. The front end has compared the hashes; the apply step decides whether the token is still valid.
     Token(TokenId),
-    /// It is the cluster itself, which does what has to be done without being asked. Never to be had from a front end.
+    /// The cluster itself, for its own commands. No front end gives a caller this identity.
     Internal,
 }
 
-/// All that a caller has proven to be, in the order in which it did. Cheap to clone.
+/// All identities that a caller has proven, in that order. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct Identities(Option<Arc<[Identity]>>);
 
 impl Identities {
-    /// Of a caller that has proven nothing: it has the rights of the whole world.
+    /// Returns no identities. Such a caller has the rights of `world`.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// Of the cluster itself.
+    /// Returns the identity of the cluster itself.
     pub fn internal() -> Self {
         Self::new([Identity::Internal])
     }
 
-    /// Of a caller that has proven all of these; a repeated one counts once.
+    /// Returns these identities, without repetitions.
     pub fn new(proven: impl IntoIterator<Item = Identity>) -> Self {
         let mut identities: Vec<Identity> = Vec::new();
         for identity in proven {
@@ -53,7 +53,7 @@ impl Identities {
         Self((!identities.is_empty()).then(|| identities.into()))
     }
 
-    /// Each of them.
+    /// Returns the identities, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Identity> {
         self.0.iter().flat_map(|identities| identities.iter())
     }
@@ -72,7 +72,7 @@ impl Identities {
         })
     }
 
-    /// Returns all that the caller has proven, for people to read; `None` if that is nothing.
+    /// Returns the identities as text, for people to read, or `None` if there are none.
     pub(crate) fn shown(&self) -> Option<Arc<str>> {
         let mut shown = String::new();
         for identity in self.iter() {
@@ -81,7 +81,7 @@ impl Identities {
             }
             match identity {
                 Identity::Ip(address) => shown.push_str(&format!("ip:{address}")),
-                // Without the hash of the password.
+                // The hash of the password is not shown.
                 Identity::Digest(id) => {
                     shown.push_str("digest:");
                     shown.push_str(id.split(':').next().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The small values that everything else is made of: positions, session ids, payloads.
+//! Basic values: positions, session ids, passwords, request ids.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -7,9 +7,9 @@ use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A position in the history of the tree: the state counts one up for every command that it applies.
+/// Position in the history of the tree. Each applied command takes the next number.
 ///
-/// It never goes back and never skips, over terms, restarts and restores. Fencing tokens are zxids.
+/// It never decreases and never skips a number, over terms, restarts and restores of snapshots. Fencing tokens are zxids.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Zxid(pub u64);
 
@@ -19,14 +19,14 @@ impl fmt::Display for Zxid {
     }
 }
 
-/// The id of a session: never 0, unique while the cluster lives, shown as 16 hexadecimal digits.
+/// Id of a session: never 0, unique while the cluster lives, shown as 16 hexadecimal digits.
 ///
 /// It is a positive 64-bit number whose high byte is below 0x80, so that it can be the ephemeral owner in
 /// ZooKeeper's `Stat`, where the other values mean containers and TTL nodes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionId(pub u64);
 
-/// The text is not a session's id.
+/// Error for a text that is no session id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a session id has 16 hexadecimal digits")]
 pub struct BadSessionId;
@@ -77,21 +77,21 @@ impl fmt::Debug for Password {
     }
 }
 
-/// The longest request id in bytes, as the HTTP contract states it.
+/// Maximum length of a request id in bytes, as in the HTTP API.
 pub const MAX_REQUEST_ID_BYTES: usize = 64;
 
-/// A client's own name for a request, by which a repeated one is recognised. Unique per session.
+/// Id that a client gives a request, by which a repetition is recognised. Unique per session.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RequestId(Arc<str>);
 
-/// The text is not a request id.
+/// Error for a text that is no request id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a request_id has 1 to {MAX_REQUEST_ID_BYTES} bytes")]
 pub struct BadRequestId;
 
 impl RequestId {
-    /// Checks the length.
+    /// Checks the length of a text and returns it as a request id.
     pub fn parse(text: &str) -> Result<Self, BadRequestId> {
         match text.len() {
             1..=MAX_REQUEST_ID_BYTES => Ok(Self(text.into())),
@@ -99,7 +99,7 @@ impl RequestId {
         }
     }
 
-    /// The text of the id.
+    /// Returns the text of the id.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,21 +1,21 @@
-//! Limits of quantities. They are part of the state: a request must be refused on all replicas or on none, whatever each node's
-//! configuration says. The leader proposes the configured limits.
+//! Limits of quantities. They are part of the state, because all replicas must refuse a request or none, whatever the configuration of each node is.
+//! The leader proposes its configured limits.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::data::{Data, MAX_DATA_BYTES};
 use crate::model::refusal::Refusal;
 
-/// Limits that users may want to differ. What is beyond a limit when it is set stays; only more is refused.
+/// Configurable limits. What already exceeds a new limit stays; only further growth is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Limits {
-    /// The most data of one znode in bytes; more than [`MAX_DATA_BYTES`] is not meant to travel.
+    /// Maximum data of one znode in bytes. It should be at most [`MAX_DATA_BYTES`], because requests with more are not supported.
     pub data_bytes: u32,
-    /// The most children of one znode.
+    /// Maximum number of children of one znode.
     pub children: u32,
-    /// The most ephemeral nodes of one session. All of them go in one command when it ends.
+    /// Maximum number of ephemeral znodes of one session. All of them are removed when it ends.
     pub ephemerals: u32,
-    /// The most sessions.
+    /// Maximum number of sessions.
     pub sessions: u32,
 }
 
@@ -23,11 +23,11 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             data_bytes: MAX_DATA_BYTES as u32,
-            // At some 250 bytes each a quarter of a gigabyte, and a list that no client asks for at once.
+            // At some 250 bytes each they take a quarter of a gigabyte. Their list is more than a client would request at once.
             children: 1_000_000,
             // Deleting them all in one command blocks the apply loop for about 40 ms.
             ephemerals: 100_000,
-            // With what is remembered of their requests, up to 40 kilobytes each.
+            // Each takes up to 40 kilobytes, with the recorded outcomes of its requests.
             sessions: 100_000,
         }
     }

@@ -19,11 +19,10 @@ pub enum LockMode {
     Shared,
     /// Holders whose permits add up to at most the limit.
     Semaphore {
-        /// Permits in all: the same in every request for as long as the lock has contenders. In a request 0 means the
-        /// limit that is in force already.
+        /// Total number of permits. It is the same in every request while the lock has contenders. In a request 0 means the limit in force.
         limit: u32,
     },
-    /// Like shared, but at most one at a time. It alone may become exclusive without a release.
+    /// Like shared, but with at most one such holder at a time. Only this holder may become exclusive without a release.
     Upgradeable,
 }
 
@@ -58,16 +57,16 @@ pub struct LockWish {
 /// recipes at one lock ignore each other. Lockgate's decisions do not depend on it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ContenderNames {
-    /// As Curator's `InterProcessMutex` names who is alone, and its `InterProcessReadWriteLock` who is not.
+    /// Exclusive contenders are named as by Curator's `InterProcessMutex`, and shared ones as by its `InterProcessReadWriteLock`.
     #[default]
     Mutex,
-    /// As Curator's `InterProcessReadWriteLock` names both.
+    /// All contenders are named as by Curator's `InterProcessReadWriteLock`.
     ReadWrite,
-    /// As kazoo's `Lock`, `ReadLock` and `WriteLock` do.
+    /// Contenders are named as by kazoo's `Lock`, `ReadLock` and `WriteLock`.
     Kazoo,
 }
 
-/// The name of a contender's znode below its lock: what clients call the `holder`.
+/// Name of a contender's znode below its lock, which the API calls the `holder`.
 pub type HolderId = String;
 
 /// Id of one call of `acquire`: a random number. A call that is withdrawn ends exactly itself, never a later one in the same contender.
@@ -82,8 +81,8 @@ impl AttemptId {
 
     /// Returns the id of a call whose request was sent `retry` times before, with random bits.
     ///
-    /// A copy of a request can be late: a node stalled with it in its buffers, while another node answered the client. It must not replace
-    /// the later call: nobody waits for its answer, so its node would release the lock that the client believes to hold.
+    /// A copy of a request can be late, when a node stalled with it in its buffers while another node answered the client. It must not replace the
+    /// later call. The client does not wait for its answer any more, so its node would release the lock that the client believes to hold.
     pub fn of_retry(retry: u16, random: u64) -> Self {
         Self(u64::from(retry) << Self::RANDOM_BITS | random & ((1 << Self::RANDOM_BITS) - 1))
     }
@@ -101,7 +100,7 @@ pub enum LockCommand {
     Acquire {
         /// The request.
         wish: LockWish,
-        /// 128 random bits that make the contender's name its own.
+        /// 128 random bits that make the contender's name unique.
         guid: u128,
         /// This call.
         attempt: AttemptId,
@@ -123,7 +122,7 @@ pub enum LockCommand {
         holder: HolderId,
         /// The call.
         attempt: AttemptId,
-        /// Why.
+        /// Reason.
         cause: WithdrawCause,
     },
     /// Ends a hold or a wait by force.
@@ -132,9 +131,9 @@ pub enum LockCommand {
         lock: LockName,
         /// The contender.
         holder: HolderId,
-        /// The operator, for the owner of the contender.
+        /// Operator, as shown to the owner of the contender.
         by: Arc<str>,
-        /// Told to the same.
+        /// Reason, as shown to the owner of the contender.
         reason: Arc<str>,
     },
     /// Changes a hold to a weaker mode. Waiters that are compatible with it are granted the lock at once.
@@ -161,25 +160,25 @@ pub enum LockCommand {
     AcquireMany {
         /// The requests: each lock once, at most [`crate::MAX_LOCKS_AT_ONCE`].
         wishes: Vec<LockWish>,
-        /// 128 random bits that make the contenders' names their own.
+        /// 128 random bits that make the contenders' names unique.
         guid: u128,
         /// This call.
         attempt: AttemptId,
         /// True if the call waits when not all locks are free.
         wait: bool,
     },
-    /// Releases one hold of each.
+    /// Releases one hold of each contender.
     ReleaseMany {
-        /// Of which locks, by which contenders: at most [`crate::MAX_LOCKS_AT_ONCE`].
+        /// Locks and contenders, at most [`crate::MAX_LOCKS_AT_ONCE`].
         holders: Vec<(LockName, HolderId)>,
     },
-    /// Ends a call of [`LockCommand::AcquireMany`]: all of it, unless the time is over and all is granted.
+    /// Ends a whole call of [`LockCommand::AcquireMany`], unless it has timed out and all its locks were granted.
     WithdrawMany {
         /// The contenders of the call.
         holders: Vec<(LockName, HolderId)>,
         /// The call.
         attempt: AttemptId,
-        /// Why.
+        /// Reason.
         cause: WithdrawCause,
     },
     /// Changes the settings of a lock, which apply to all its holders.
@@ -197,9 +196,9 @@ pub enum LockCommand {
         lock: LockName,
         /// The holder; all holders if none is named.
         holder: Option<HolderId>,
-        /// The requester, for the holders.
+        /// Requester, as shown to the holders.
         by: Arc<str>,
-        /// Why: shown to the holders.
+        /// Reason, as shown to the holders.
         reason: Arc<str>,
     },
     /// Answers a release request.
@@ -208,7 +207,7 @@ pub enum LockCommand {
         lock: LockName,
         /// The contender.
         holder: HolderId,
-        /// Shown to operators.
+        /// Answer, as shown to operators.
         answer: Arc<str>,
     },
     /// Reports the part of the lock-delay of closed locks that has passed, and opens locks with no delay left. Valid only in the term of
@@ -231,12 +230,12 @@ pub enum Downgraded {
     Upgradeable,
 }
 
-/// Why a call of `acquire` ends without its lock.
+/// Cause of the withdrawal of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WithdrawCause {
     /// Its wait has timed out. If the lock was granted meanwhile the grant is valid.
     TimedOut,
-    /// The caller hung up and would not learn of a grant: a grant is released, too.
+    /// The caller disconnected. It would not learn of a grant, so a grant is released, too.
     Abandoned,
 }
 
@@ -252,7 +251,7 @@ impl core::fmt::Display for LockMode {
     }
 }
 
-/// Mode and permits of a request: all that the rule has to know.
+/// Mode and permits of a request, which are the input of the lock rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockRequest {
     /// The mode.
@@ -266,7 +265,7 @@ pub struct LockRequest {
 pub struct Revocation {
     /// The requester.
     pub by: Arc<str>,
-    /// Why.
+    /// Reason.
     pub reason: Arc<str>,
     /// Time of the request in milliseconds since 1970.
     pub requested_ms: u64,
@@ -282,12 +281,12 @@ pub(crate) fn distinct_owner(owner: &Arc<str>, reentrant: bool) -> Option<&Arc<s
 }
 
 impl LockWish {
-    /// The scope that waits for others and is waited for.
+    /// Returns the owner as a party of deadlock detection, if it is distinct.
     pub(crate) fn distinct_owner(&self) -> Option<&Arc<str>> {
         distinct_owner(&self.owner, self.may_reenter())
     }
 
-    /// Permits are not a place that one could be in twice: every lease is a contender of its own.
+    /// Returns whether a call may join a contender of the same owner. A semaphore's may not, because every lease is a contender of its own.
     pub(crate) fn may_reenter(&self) -> bool {
         self.reentrant && !matches!(self.mode, LockMode::Semaphore { .. })
     }

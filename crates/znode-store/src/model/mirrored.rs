@@ -13,10 +13,10 @@ pub const MAX_MIRRORED: usize = 1_000;
 /// One step towards the other tree. Idempotent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MirrorStep {
-    /// The znode is as given from now on; it is created if need be, below a parent that exists. Quotas do not apply here:
-    /// what is there is there.
+    /// Makes the znode as given, and creates it if necessary, below an existing parent. Quotas do not apply, because the other server has accepted
+    /// it.
     Put(Mirrored),
-    /// The znode, which has no children, is gone from now on.
+    /// Removes the znode, which has no children.
     Remove {
         /// The znode.
         path: ZPath,
@@ -24,7 +24,7 @@ pub enum MirrorStep {
 }
 
 impl MirrorStep {
-    /// The znode that it is about.
+    /// Returns the path of the znode.
     pub fn path(&self) -> &ZPath {
         match self {
             Self::Put(znode) => &znode.path,
@@ -33,7 +33,7 @@ impl MirrorStep {
     }
 }
 
-/// A znode as it is elsewhere.
+/// Znode of another server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mirrored {
     /// The path.
@@ -41,7 +41,7 @@ pub struct Mirrored {
     /// Data of the znode. Null is marked elsewhere: see `op_encoding.rs`.
     #[serde(with = "bytes_alone")]
     pub data: Data,
-    /// Its list, word for word: entries of schemes that mean nothing here are kept, and match no caller.
+    /// Exact access control list. Entries with unknown schemes are kept, and match no caller.
     pub acl: Acl,
     /// Kind of the znode.
     pub kind: MirroredKind,
@@ -60,7 +60,7 @@ pub struct Mirrored {
 /// Kind of a znode of another server: those that no session owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MirroredKind {
-    /// Lives until it is deleted.
+    /// Stays until it is deleted.
     Persistent,
     /// Swept some time after the end of its last child.
     Container,

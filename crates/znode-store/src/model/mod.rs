@@ -1,5 +1,4 @@
-//! Values of the state machine's boundary: commands, replies, events and what they are made of. It imports nothing of the crate but the
-//! stable hash.
+//! Values of the state machine's interface: commands, replies, events and their parts. Of the crate it imports only the stable hash.
 
 pub(crate) mod access;
 pub(crate) mod acl;

@@ -8,17 +8,17 @@ use core::fmt;
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, IntoDeserializer, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
-/// The variant that holds others of its type.
+/// Variant that contains others of its type.
 const NESTING: &str = "Multi";
 
-/// Decodes a boxed enumeration that is not a transaction's.
+/// Decodes a boxed enumeration, but not its variant [`NESTING`].
 pub(crate) fn boxed<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Box<T>, D::Error> {
     Ok(Box::new(T::deserialize(Flat(deserializer))?))
 }
 
-/// Decodes a list of enumerations none of which is a transaction's.
+/// Decodes a list of enumerations, none of which is the variant [`NESTING`].
 pub(crate) fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -32,7 +32,7 @@ pub(crate) fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     Ok(elements.into_iter().map(|Element(element)| element).collect())
 }
 
-/// Decodes an enumeration, but not its variant [`NESTING`]. It wraps the real deserializer, the visitor and the
+/// Seed that decodes an enumeration, but not its variant [`NESTING`]. It wraps the real deserializer, the visitor and the
 /// access to the variant, because only the last one knows the variant.
 struct Flat<T>(T);
 
@@ -65,7 +65,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Flat<D> {
     }
 }
 
-/// A visitor, and later the access that it is given.
+/// Wrapper of a visitor, and later of the access to the variant.
 struct FlatEnum<T> {
     inner: T,
     variants: &'static [&'static str],
@@ -141,7 +141,7 @@ mod tests {
     use crate::model::path::ZPath;
     use crate::model::reply::Outcome;
 
-    /// Deep enough to end any stack.
+    /// Depth that overflows any stack.
     const DEEP: usize = 10_000_000;
 
     fn encode(outcome: &Outcome) -> Vec<u8> {

@@ -12,7 +12,7 @@ use crate::model::ids::Zxid;
 use crate::model::mirrored::{MirrorStep, Mirrored};
 use crate::model::path::{CreatePath, LockName, ZPath};
 
-/// An [`Op`].
+/// Encoded [`Op`].
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Op")]
 pub(crate) enum WrittenOp<'a> {
@@ -48,7 +48,7 @@ pub(crate) enum WrittenOp<'a> {
         lock: Cow<'a, LockName>,
         fencing_token: Zxid,
     },
-    /// With null data.
+    /// Creation with null data.
     CreateNull {
         path: Cow<'a, CreatePath>,
         acl: Cow<'a, Acl>,
@@ -62,7 +62,7 @@ pub(crate) enum WrittenOp<'a> {
     },
 }
 
-/// A [`MirrorStep`].
+/// Encoded [`MirrorStep`].
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "MirrorStep")]
 pub(crate) enum WrittenStep<'a> {
@@ -70,7 +70,7 @@ pub(crate) enum WrittenStep<'a> {
     Remove {
         path: Cow<'a, ZPath>,
     },
-    /// Its data is null; in it no bytes are written.
+    /// Copy of a znode whose data is null, which is written as no bytes.
     PutNull(Cow<'a, Mirrored>),
 }
 

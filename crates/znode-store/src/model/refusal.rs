@@ -32,7 +32,7 @@ pub struct Owner {
 pub enum ModeStep {
     /// To exclusive.
     Upgraded,
-    /// To something that gets along with more.
+    /// To a mode that is compatible with more modes.
     Downgraded,
 }
 
@@ -42,7 +42,7 @@ struct Waiting<'c>(&'c LockName, &'c [Owner]);
 impl core::fmt::Display for Waiting<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let Self(lock, cycle) = self;
-        // Of a longer one all may be concealed.
+        // All parties of a longer cycle may be hidden from the caller.
         if cycle.len() == 1 {
             return write!(
                 f,
@@ -86,7 +86,7 @@ pub enum Limited {
     Ephemerals(SessionId),
     /// Sessions.
     Sessions,
-    /// Locks with terms of their own.
+    /// Locks with settings.
     ConfiguredLocks,
     /// Tokens.
     Tokens,
@@ -105,16 +105,16 @@ pub enum Limited {
 /// Reason why a caller is not authenticated. A caller with a token learns what is wrong with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Unproven {
-    /// It has proven nothing.
+    /// The caller has no proven identity.
     #[error("this needs a token, or a certificate that has a role")]
     Nothing,
-    /// There is no such token (any more).
+    /// The token does not exist, or was revoked.
     #[error("the token is not known, or was revoked")]
     Token,
-    /// The token's time is over.
+    /// The token has expired.
     #[error("the token has expired")]
     Expired,
-    /// Its certificate has no role.
+    /// The caller's certificate has no role.
     #[error("the certificate has no role")]
     Certificate,
 }
@@ -138,10 +138,10 @@ impl From<Unproven> for Refusal {
 /// Reason why a change of the access policies was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum AccessRefusal {
-    /// It is secured once and for all.
+    /// The cluster is already secured, and cannot be secured twice.
     #[error("the cluster is secured already")]
     AlreadySecured,
-    /// There are no tokens and no roles before.
+    /// The cluster is not secured, so it has no tokens and no roles.
     #[error("the cluster is not secured")]
     NotSecured,
     /// Only the operator, on the node itself, secures a cluster.
@@ -150,7 +150,7 @@ pub enum AccessRefusal {
     /// There is no such token.
     #[error("there is no token {0}")]
     NoToken(TokenId),
-    /// The drawn id is taken; the node draws another one.
+    /// The random id is in use; the node tries another one.
     #[error("the token {0} exists already")]
     TokenExists(TokenId),
     /// There is no such role.
@@ -159,7 +159,7 @@ pub enum AccessRefusal {
     /// A token or a certificate has the role.
     #[error("the role {0} is in use")]
     RoleInUse(RoleName),
-    /// The role `admin` is what it is.
+    /// The role `admin` cannot be changed.
     #[error("the role admin cannot be changed")]
     BuiltIn,
     /// The certificate has no role.
@@ -182,7 +182,7 @@ pub enum Refusal {
     /// The znode exists already.
     #[error("the znode {0} exists already")]
     NodeExists(ZPath),
-    /// Another version was expected.
+    /// The znode has another version than the caller expected.
     #[error("the znode {path} has version {actual}, not {expected}")]
     BadVersion {
         /// The znode.
@@ -192,31 +192,31 @@ pub enum Refusal {
         /// The version that it has.
         actual: i32,
     },
-    /// A node with children is not deleted.
+    /// The znode has children, so it cannot be deleted.
     #[error("the znode {0} has children")]
     NotEmpty(ZPath),
-    /// An ephemeral node has no children.
+    /// The parent is ephemeral, so it cannot have children.
     #[error("the znode {0} is ephemeral and cannot have children")]
     NoChildrenForEphemerals(ZPath),
-    /// The root cannot be deleted, and nothing can be deleted from within it recursively at once.
+    /// The root cannot be deleted, neither alone nor recursively.
     #[error("the znode {0} cannot be deleted")]
     Undeletable(ZPath),
-    /// The name, with its number, would be no legal path.
+    /// The path with the sequence number would be illegal.
     #[error("the path of the new znode would be illegal: {0}")]
     BadPath(String),
-    /// Ten digits are used up; the parent has to be created again.
+    /// All sequence numbers of ten digits are used up. The parent has to be deleted and created again.
     #[error("the sequence numbers below {0} are used up")]
     SequenceExhausted(ZPath),
-    /// The caller has not the right that this needs. Creating and deleting are matters of the parent.
+    /// The access control list does not give the caller the right. For a creation or deletion the list of the parent counts.
     #[error("the caller may not do this at {0}")]
     NoAuth(ZPath),
     /// An access control list that is empty, or names an identity that no caller could prove.
     #[error("this is no access control list: {0}")]
     InvalidAcl(String),
-    /// A TTL is 1 to [`crate::MAX_TTL_MS`] milliseconds.
+    /// The TTL is not between 1 and [`crate::MAX_TTL_MS`] milliseconds.
     #[error("{0} ms are no time to live")]
     BadTtl(u64),
-    /// A hard quota would be passed.
+    /// The change would exceed a hard quota.
     #[error("the quota of {path} allows {limit} {what}, and this would make it {would_be}")]
     QuotaExceeded {
         /// Path of the subtree with the quota.
@@ -236,7 +236,7 @@ pub enum Refusal {
         /// The limit.
         limit: u32,
     },
-    /// More data than [`crate::Limits::data_bytes`].
+    /// The data is larger than [`crate::Limits::data_bytes`].
     #[error("{bytes} bytes of data are more than the {limit} allowed")]
     DataTooLarge {
         /// Size of the given data.
@@ -247,22 +247,22 @@ pub enum Refusal {
     /// The request needs a session and named none.
     #[error("this needs a session")]
     SessionRequired,
-    /// There is no such session, and there was none lately.
+    /// The session does not exist, and did not exist recently.
     #[error("there is no session {0}")]
     NoSession(SessionId),
     /// The session has ended: it expired or was closed.
     #[error("the session {0} has ended")]
     SessionEnded(SessionId),
-    /// The drawn id is taken (or none that a session can have); the node draws another one.
+    /// The random id is in use, or is no legal session id; the node tries another one.
     #[error("the session id {0} is taken")]
     SessionIdTaken(SessionId),
     /// The leader that proposed this was no longer the leader.
     #[error("the proposing leader was deposed")]
     StaleLeader,
-    /// A multi failed at one of its operations, and so as a whole.
+    /// One operation of a multi was refused, so the whole multi is.
     #[error("operation {index} of the transaction: {refusal}")]
     Multi {
-        /// Counted from 0.
+        /// Index of the operation, from 0.
         index: u32,
         /// The refusal of that operation.
         #[serde(deserialize_with = "crate::model::non_recursive_reply::boxed")]
@@ -309,7 +309,7 @@ pub enum Refusal {
         /// The token that the caller named.
         fencing_token: Zxid,
     },
-    /// To wait would be to wait for oneself, perhaps by way of others.
+    /// The call would wait for its own owner, directly or through other owners.
     #[error("{}", Waiting(.lock, .cycle))]
     WouldDeadlock {
         /// The lock.
@@ -317,19 +317,19 @@ pub enum Refusal {
         /// The cycle of waits: the caller first, then the owner that the caller would wait for. The last one waits for the caller.
         cycle: Vec<Owner>,
     },
-    /// More contenders than [`crate::MAX_CONTENDERS`].
+    /// The lock has [`crate::MAX_CONTENDERS`] contenders.
     #[error("the queue of the lock {0} is full")]
     QueueFull(LockName),
-    /// More entries by one owner than [`crate::MAX_HOLDS`].
+    /// The owner has entered the lock [`crate::MAX_HOLDS`] times.
     #[error("the owner has entered the lock {0} too often")]
     TooManyHolds(LockName),
-    /// A wish that makes no sense, such as more permits than there are.
+    /// The request is invalid, for example with more permits than the limit.
     #[error("{0}")]
     BadWish(Arc<str>),
     /// The lock is drained: it takes and grants no new contenders.
     #[error("the lock {0} is drained: it takes no new contenders")]
     Draining(LockName),
-    /// A lock that is not held as the step requires.
+    /// The mode of the hold does not allow the step.
     #[error("{holder} holds the lock {lock} as {mode}, which cannot be {what}")]
     WrongMode {
         /// The lock.
@@ -356,7 +356,7 @@ pub enum Refusal {
     /// A client that resumes a session must send the password of its opening.
     #[error("this is not the password of the session {0}")]
     WrongPassword(SessionId),
-    /// The session has another connection by now, and what this one had still to say is void.
+    /// The session has reconnected elsewhere, and further requests of this connection are void.
     #[error("the session {0} has moved to another connection")]
     SessionMoved(SessionId),
     /// An earlier request of this connection was not executed.
@@ -372,7 +372,7 @@ pub enum Refusal {
     /// The caller is not authenticated.
     #[error("{0}")]
     Unauthenticated(Unproven),
-    /// The policies do not allow it.
+    /// The access policies do not give the caller the right.
     #[error("this needs the right to {right} at {path}")]
     Forbidden {
         /// The missing right.
@@ -389,7 +389,7 @@ pub enum Refusal {
     /// A change of the access policies was refused.
     #[error("{0}")]
     Access(AccessRefusal),
-    /// A session's own, or the cluster's: what it is like is not said elsewhere.
+    /// The znode belongs to a session or to the cluster, so it cannot become a copy of another server's znode.
     #[error("the znode {0} belongs to a session or to the cluster itself, and can be no copy of another")]
     NotMirrored(ZPath),
 }

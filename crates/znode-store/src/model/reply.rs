@@ -11,10 +11,10 @@ use crate::model::path::{LockName, ZPath};
 use crate::model::refusal::Refusal;
 use crate::model::stat::Stat;
 
-/// The outcome of a command, and the position that it took.
+/// Outcome of a command, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
-    /// The command's own zxid; every command has one, also a refused one.
+    /// Zxid of the command. Refused commands have one, too.
     pub zxid: Zxid,
     /// The outcome.
     pub outcome: Outcome,
@@ -28,7 +28,7 @@ pub type Outcome = Result<Reply, Refusal>;
 pub enum Reply {
     /// The session is open.
     SessionOpened {
-        /// Its id: the first request's, if this one repeats it.
+        /// Session id. A repeated request gets that of the first one.
         session: SessionId,
         /// Its timeout.
         timeout_ms: u32,
@@ -41,7 +41,7 @@ pub enum Reply {
     Created {
         /// Its path, with the sequence number if it has one.
         path: ZPath,
-        /// As it is right after.
+        /// Stat right after the creation.
         stat: Stat,
     },
     /// The znode was deleted.
@@ -50,7 +50,7 @@ pub enum Reply {
     Set(Stat),
     /// The access control list was replaced.
     AclSet(Stat),
-    /// The check held.
+    /// The check succeeded.
     Checked,
     /// The session holds the lock.
     Held,
@@ -66,25 +66,25 @@ pub enum Reply {
     Queued(Place),
     /// A hold was released.
     Released {
-        /// Number of holds that are left; 0: the contender is gone.
+        /// Number of remaining holds. With 0 the contender is removed.
         holds: u32,
     },
-    /// The call waits no more.
+    /// The call was withdrawn.
     Withdrawn,
     /// The contender was removed by an operator.
     Broken,
-    /// One hold of each contender was released. The value is the number of holds that are left, in the order
-    /// of the request; `None` for a contender that the session does not hold.
+    /// One hold of each contender was released. The values are the numbers of remaining holds, in the order of the request, or `None` for a contender
+    /// that is no holder of the session.
     ReleasedMany(Vec<Option<u32>>),
-    /// The lock has other terms now.
+    /// The settings of the lock were changed.
     Configured,
     /// Number of holders that were asked to release the lock.
     RevokeRequested(u32),
-    /// The holder's answer is noted.
+    /// The answer of the holder was recorded.
     RevokeAnswered,
     /// Number of locks that were opened.
     Opened(u32),
-    /// The session is resumed on this connection. It counts turns from the position of this command.
+    /// The session was resumed on this connection, which counts its turns from the position of this command.
     Reconnected {
         /// Its timeout.
         timeout_ms: u32,
@@ -93,13 +93,13 @@ pub enum Reply {
     Secured,
     /// The token was made.
     TokenCreated(TokenId),
-    /// The token counts no more.
+    /// The token was revoked.
     TokenRevoked,
-    /// A role, or who has it, was changed.
+    /// A role or its assignment was changed.
     PolicyChanged,
-    /// Number of steps towards another tree that were taken.
+    /// Number of executed mirror steps.
     Mirrored(u32),
-    /// Of how many sessions the silence is on record now.
+    /// Number of sessions whose silence was recorded.
     SilenceRecorded(u32),
     /// Number of sessions that are live, and off the record of silence.
     HeartbeatsNoted(u32),
@@ -110,12 +110,12 @@ pub enum Reply {
 pub struct Grant {
     /// The lock.
     pub lock: LockName,
-    /// By which contender.
+    /// Contender.
     pub holder: HolderId,
     /// The mode.
     pub mode: LockMode,
-    /// The position at which the contender was created, or a later one if an upgrade made that necessary. Of two
-    /// conflicting grants of one lock the later one has the larger token, always.
+    /// Position at which the contender was created, or a later one if an upgrade made that necessary. Of two conflicting grants of one lock the later
+    /// one always has the larger token.
     pub fencing_token: Zxid,
     /// Number of times that the owner has entered.
     pub holds: u32,
@@ -123,12 +123,12 @@ pub struct Grant {
     pub permits: u32,
 }
 
-/// A place in a lock's queue.
+/// Place of a waiter in the queue of a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The lock.
     pub lock: LockName,
-    /// The contender that waits there.
+    /// Contender that waits.
     pub holder: HolderId,
     /// Number of waiters ahead of it.
     pub ahead: u32,

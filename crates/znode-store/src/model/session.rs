@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 use crate::model::access::principal::Principal;
 use crate::model::ids::{SessionId, Zxid};
 
-/// The silence of a session as it is on record. While it is there, no heartbeat of the session has been confirmed since.
+/// Recorded silence of a session. It means that no heartbeat of the session was confirmed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Silence {
-    /// The position of the command that put it on record.
+    /// Position of the command that recorded it.
     pub at: Zxid,
-    /// Silence of the session in milliseconds when the leader proposed that.
+    /// Silence in milliseconds at the time of the proposal.
     pub ms: u32,
 }
 
-/// A place in the order in which one connection of a session sends its requests.
+/// Position of a request in the order in which one connection of a session sends its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The connection, by the position at which the session was opened or last resumed.
+    /// Position at which the session was opened or last resumed, which identifies the connection.
     pub since: Zxid,
     /// Number of earlier turns on that connection.
     pub number: u64,
 }
 
-/// A live session, for people and front ends.
+/// View of a live session, for operators and front ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionView {
     /// Its id.
@@ -44,22 +44,22 @@ pub struct SessionView {
     pub connected_at: Zxid,
     /// Principal that owns it.
     pub owner: Principal,
-    /// Its silence, if that is on record.
+    /// Recorded silence, if there is a record.
     pub silence: Option<Silence>,
 }
 
 /// Fate of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionFate {
-    /// It lives.
+    /// The session lives.
     Live,
-    /// It has expired or was closed, lately.
+    /// The session has recently expired or been closed.
     Ended,
-    /// It ended long ago, or never was.
+    /// The session ended long ago, or never existed.
     Unknown,
 }
 
-/// A session and its owner; `None` if the session does not live. Requests for such a session are refused where it is used.
+/// Session with its owner, which is `None` if the session does not live. Requests for such a session are refused later.
 #[derive(Clone, Copy)]
 pub(crate) struct OwnedSession<'s> {
     pub(crate) session: SessionId,

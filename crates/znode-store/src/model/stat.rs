@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::ids::{SessionId, Zxid};
 
-/// ZooKeeper's `Stat`, field by field
+/// Metadata of a znode: ZooKeeper's `Stat`, field by field
 /// (<https://zookeeper.apache.org/doc/current/zookeeperProgrammers.html#sc_zkStatStructure>).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stat {
@@ -16,7 +16,7 @@ pub struct Stat {
     pub pzxid: Zxid,
     /// Time of creation in milliseconds since 1970 by the leader's clock.
     pub ctime_ms: u64,
-    /// Time of the last change of the data, likewise.
+    /// Time of the last change of the data, in milliseconds since 1970 by the leader's clock.
     pub mtime_ms: u64,
     /// Number of changes of the data.
     pub version: i32,
@@ -26,13 +26,13 @@ pub struct Stat {
     pub aversion: i32,
     /// Kind of the node, with its owner or TTL.
     pub ephemeral_owner: EphemeralOwner,
-    /// Bytes of data.
+    /// Number of bytes of data.
     pub data_length: u32,
-    /// Children.
+    /// Number of children.
     pub num_children: u32,
 }
 
-/// ZooKeeper's `ephemeralOwner`: the kind of a node in eight bytes.
+/// Kind of a znode in eight bytes: ZooKeeper's `ephemeralOwner`.
 ///
 /// | value | node |
 /// |---|---|
@@ -49,18 +49,18 @@ const TTL: u64 = 0xff << 56;
 /// Kind of a node: the condition of its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It lives until it is deleted.
+    /// The znode stays until it is deleted.
     Persistent,
-    /// It is swept after the end of its last child.
+    /// The znode is swept after the end of its last child.
     Container,
-    /// It is swept this time after its data was replaced, in milliseconds.
+    /// The znode is swept when this time in milliseconds has passed since its data was replaced.
     Ttl(u64),
-    /// It ends with this session.
+    /// The znode is removed at the end of this session.
     Ephemeral(SessionId),
 }
 
 impl EphemeralOwner {
-    /// The session of an ephemeral node.
+    /// Returns the session of an ephemeral node.
     pub fn session(self) -> Option<SessionId> {
         match self.kind() {
             Kind::Ephemeral(session) => Some(session),
@@ -68,7 +68,7 @@ impl EphemeralOwner {
         }
     }
 
-    /// The time to live of a TTL node, in milliseconds.
+    /// Returns the time to live of a TTL node, in milliseconds.
     pub fn ttl_ms(self) -> Option<u64> {
         match self.kind() {
             Kind::Ttl(ttl_ms) => Some(ttl_ms),
@@ -81,12 +81,12 @@ impl EphemeralOwner {
         self.kind() == Kind::Container
     }
 
-    /// The value in ZooKeeper's protocol.
+    /// Returns the value in ZooKeeper's protocol.
     pub fn to_wire(self) -> i64 {
         self.0 as i64
     }
 
-    /// The owner with that value in ZooKeeper's protocol; `None` if no node of this store can have it.
+    /// Returns the owner with that value in ZooKeeper's protocol; `None` if no node of this store can have it.
     pub fn from_wire(value: i64) -> Option<Self> {
         let owner = Self(value as u64);
         owner.is_legal().then_some(owner)
@@ -101,7 +101,7 @@ impl EphemeralOwner {
         }
     }
 
-    /// Returns whether it is a value that a node can have.
+    /// Returns whether a znode can have this value.
     pub(crate) fn is_legal(self) -> bool {
         match self.kind() {
             Kind::Persistent | Kind::Container => true,
@@ -122,5 +122,5 @@ impl From<Kind> for EphemeralOwner {
     }
 }
 
-/// The longest TTL in milliseconds, some 34 years: it shares eight bytes with the kind of the node, as in ZooKeeper.
+/// Maximum TTL in milliseconds, about 34 years. The TTL shares eight bytes with the kind of the znode, as in ZooKeeper.
 pub const MAX_TTL_MS: u64 = 0x00ff_ffff_ffff;

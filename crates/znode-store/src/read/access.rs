@@ -26,20 +26,20 @@ impl Store {
         self.access.is_secured()
     }
 
-    /// The hash that the secret of a token must have; `None` if there is no such token, or its time is over. For the front
-    /// end that is shown a secret: compare in constant time, and give the caller [`crate::Identity::Token`].
+    /// Returns the hash of the secret of a token, or `None` if the token does not exist or has expired. A front end compares it in constant time with
+    /// the secret that a caller sends, and gives the caller [`crate::Identity::Token`].
     pub fn token_hash(&self, token: TokenId) -> Option<TokenHash> {
         let token = self.access.tokens.get(&token)?;
         (!token.is_expired(self.time_ms)).then_some(token.hash)
     }
 
-    /// Returns a token with its hash, also an expired one: the front end can then report what is wrong with it. The state's time stands
-    /// while no command is applied, so callers check a clock as well.
+    /// Returns a token with its hash, also if it has expired, so that the front end can report that. The time of the state does not
+    /// advance while no command is applied, so callers check a clock as well.
     pub fn token(&self, token: TokenId) -> Option<&Token> {
         self.access.tokens.get(&token)
     }
 
-    /// Returns the access policies as of now, for the delivery of events.
+    /// Returns the current access policies, for the delivery of events.
     pub fn visibility(&self) -> Visibility<'_> {
         Visibility::of(&self.access, self.time_ms)
     }
@@ -71,15 +71,14 @@ impl View<'_> {
         (principal, role)
     }
 
-    /// All that the policies allow the caller: of its role, and what everybody may. `None` if that is everything, as in a state
-    /// that is not secured.
+    /// Returns all grants of the caller: those of its role, and those of all callers. Returns `None` if it has all rights, as in an open state.
     pub fn grants(&self) -> Result<Option<Vec<PathGrant>>, Refusal> {
         Ok(self
             .caller_rights()?
             .and_then(|caller_rights| caller_rights.listed()))
     }
 
-    /// Refuses what the policies do not allow the caller at a path.
+    /// Refuses the caller if the policies do not give it a right at a path.
     pub fn may(&self, right: Right, path: &ZPath) -> Result<(), Refusal> {
         match self.caller_rights()? {
             Some(caller_rights) => caller_rights.require(right, path),
@@ -87,13 +86,12 @@ impl View<'_> {
         }
     }
 
-    /// Refuses a watch on what the caller may not see. Ask before one is armed, whether something is there or not.
+    /// Refuses a watch on a path that the caller may not read. Call it before a watch is armed, whether the znode exists or not.
     pub fn watch(&self, path: &ZPath) -> Result<(), Refusal> {
         self.may(Right::Read, path)
     }
 
-    /// Refuses the use of another principal's session: its heartbeats, its events, its holds. A session that does not
-    /// live has no owner.
+    /// Refuses the use of another principal's session, for heartbeats, events and holds. A session that does not live has no owner.
     pub fn may_use(&self, session: SessionId) -> Result<(), Refusal> {
         match self.caller_rights()? {
             Some(caller_rights) => caller_rights.may_use(self.store.sessions.owned(session), self.caller),
@@ -101,7 +99,7 @@ impl View<'_> {
         }
     }
 
-    /// The sessions that the caller may use, by id.
+    /// Returns the sessions that the caller may use, by id.
     pub fn sessions(&self) -> Result<Vec<SessionView>, Refusal> {
         let caller_rights = self.caller_rights()?;
         let is_shown = |view: &SessionView| match &caller_rights {
@@ -113,8 +111,8 @@ impl View<'_> {
         Ok(sessions)
     }
 
-    /// Does the same for the connection that has the session. A session without an owner becomes the connection's own with
-    /// its first change under a proven identity.
+    /// Refuses the use of another principal's session by the connection of the session. A session without an owner is owned by its connection after
+    /// the first change with a proven identity.
     pub fn may_go_on(&self, session: SessionId) -> Result<(), Refusal> {
         match self.caller_rights()? {
             Some(caller_rights) => caller_rights.may_go_on(self.store.sessions.owned(session), self.caller),
@@ -169,7 +167,7 @@ impl View<'_> {
         Ok((waits, complete))
     }
 
-    /// Of some paths those that the policies let the caller know of: what it may read, or has in a lock that it may take.
+    /// Returns those of some paths that the caller may know by the policies: paths that it may read, and its contenders in locks that it may take.
     pub(crate) fn known(&self, paths: Vec<ZPath>) -> Result<Vec<ZPath>, Refusal> {
         let Some(caller_rights) = self.caller_rights()? else {
             return Ok(paths);
@@ -186,7 +184,7 @@ impl View<'_> {
         Ok(tokens.map(|token| token.view()).collect())
     }
 
-    /// All roles but the one that cannot be changed, by name.
+    /// Returns all roles but `admin`, by name.
     pub fn roles(&self) -> Result<Vec<RoleView>, Refusal> {
         self.may(Right::Administer, &ZPath::root())?;
         let roles = self.store.access.roles.iter();
@@ -197,7 +195,7 @@ impl View<'_> {
         Ok(roles.map(view).collect())
     }
 
-    /// All certificates that have a role, with it.
+    /// Returns all certificates with a role, and that role.
     pub fn certificates(&self) -> Result<Vec<(Arc<str>, RoleName)>, Refusal> {
         self.may(Right::Administer, &ZPath::root())?;
         let certificates = self.store.access.certificates.iter();

@@ -1,5 +1,5 @@
-//! Estimate of whether a request may make the state larger, for a cluster whose disks are nearly full. Nothing here knows disks or refuses
-//! anything; [`crate::apply`] does not use it.
+//! Estimate of whether a request may make the state larger, for a cluster whose disks are nearly full. This module does not know
+//! disks and refuses nothing; [`crate::apply`] does not use it.
 
 use crate::locks::state::only_removes_settings;
 use crate::model::access::command::AccessCommand;
@@ -10,8 +10,8 @@ use crate::model::lock::LockCommand;
 use crate::model::mirrored::MirrorStep;
 use crate::store::Store;
 
-/// Maximum size of data that may replace data of at least the same size. More counts as growth although the state does not grow: all bytes
-/// of a change are in the log, and the last free space is for requests that free some.
+/// Maximum size of data that may replace data of at least the same size. Larger data counts as growth although the state does not grow,
+/// because all bytes of a change are in the log, and the last free space is reserved for requests that free some.
 pub const MAX_REPLACED_BYTES: usize = 4 * 1024;
 
 impl Store {
@@ -41,7 +41,7 @@ impl Store {
                 | AccessCommand::UnmapCertificate(_)
                 | AccessCommand::EndWaitsWithRights,
             ) => false,
-            // It may: a step that puts nothing new is not looked for.
+            // A put counts as growth, even if it changes nothing.
             Command::Mirror(steps) => steps.iter().any(|step| matches!(step, MirrorStep::Put(_))),
             Command::CloseSession { .. }
             | Command::ExpireSessions { .. }
@@ -68,11 +68,11 @@ impl Store {
             Command::Lock(LockCommand::AcquireMany { wishes, .. }) => {
                 wishes.iter().any(|wish| !self.locks.joins(request.session, wish))
             }
-            // The lock may not exist yet. To lift what was set is always possible.
+            // Configuring a lock may create it. Removing settings is always possible.
             Command::Lock(LockCommand::Configure { limit, draining, .. }) => {
                 !only_removes_settings(*limit, *draining)
             }
-            // What holders are asked and answer is bounded for each, as is what is noted of an upgrade.
+            // Release requests, their answers and upgrades are bounded for each holder.
             Command::Lock(
                 LockCommand::Release { .. }
                 | LockCommand::ReleaseMany { .. }
@@ -92,18 +92,18 @@ impl Store {
         match op {
             Op::Create { .. } => true,
             Op::Delete { .. } | Op::DeleteRecursive { .. } | Op::Check { .. } | Op::Held { .. } => false,
-            // What is not there is refused anyway, or was made by an earlier operation, which grows itself.
+            // A missing znode is refused, or an earlier operation creates it, which counts as growth itself.
             Op::Set { path, data, .. } => {
                 let now = self.tree.find(path).map(|index| self.tree.node(index).data.len());
                 data.len() > MAX_REPLACED_BYTES || now.is_some_and(|now| data.len() > now)
             }
-            // As it will be stored: `auth` may stand for several names.
+            // The list is compared as it will be stored, because `auth` may stand for several identities.
             Op::SetAcl { path, acl, .. } => {
                 let now = self.tree.find(path).map(|index| size(self.tree.acl(index)));
                 let then = acl.as_set_by(caller).map(|acl| size(&acl));
                 match (now, then) {
                     (Some(now), Ok(then)) => then.0 > now.0 || then.1 > now.1,
-                    // It is refused.
+                    // The operation will be refused.
                     (None, _) | (_, Err(_)) => false,
                 }
             }
@@ -111,7 +111,7 @@ impl Store {
     }
 }
 
-/// Returns the number of entries of a list, and of bytes of text.
+/// Returns the number of entries of a list, and the number of bytes of its texts.
 fn size(acl: &Acl) -> (usize, usize) {
     let entries = acl.entries();
     let texts = entries.iter().map(|entry| entry.scheme.len() + entry.id.len());

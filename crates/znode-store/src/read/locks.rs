@@ -1,4 +1,4 @@
-//! Locks as people and front ends see them.
+//! Queries of locks for front ends and operators.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -23,7 +23,7 @@ use crate::tree::index::NodeIndex;
 const MAX_BLOCKING_ZNODES: usize = 100;
 
 impl Store {
-    /// A lock with its holders and its queue; `None` if its znode does not exist.
+    /// Returns a lock with its holders and its queue; `None` if its znode does not exist.
     pub fn lock(&self, lock: &LockName) -> Option<LockView> {
         self.lock_within(lock, usize::MAX)
     }
@@ -84,7 +84,7 @@ impl Store {
         self.first_holds_of(lock, usize::MAX)
     }
 
-    /// The first `count` of them.
+    /// Returns the first `count` holders of a lock, as [`Store::holds_of`] does.
     pub fn first_holds_of(&self, lock: &LockName, count: usize) -> Vec<Arc<Hold>> {
         let holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
         holders
@@ -106,7 +106,7 @@ impl Store {
             .collect()
     }
 
-    /// One of them; `None` if the lock is not in use.
+    /// Returns the summary of a lock, or `None` if it is not in use.
     pub fn lock_summary(&self, lock: &LockName) -> Option<LockSummary> {
         self.locks
             .queue(lock)
@@ -123,8 +123,8 @@ impl Store {
         self.locks.counts()
     }
 
-    /// Counts locks, holders and waiters over up to `count` locks with names that begin with `prefix` and follow `after`; with the last of
-    /// them, if there may be more. It visits each of them, and copies none.
+    /// Counts locks, holders and waiters over up to `count` locks with names that begin with `prefix` and follow `after`. Also returns the last of
+    /// these locks, if there may be more. It visits each lock, and copies none.
     pub fn lock_counts_below(
         &self,
         prefix: &str,
@@ -160,7 +160,7 @@ impl Store {
         })
     }
 
-    /// The contenders of a session in the order in which they came: the lock, the contender, whether it holds.
+    /// Returns the contenders of a session in order of creation: the lock, the contender, and whether it holds.
     pub fn contenders_of(&self, session: SessionId) -> Vec<(LockName, HolderId, bool)> {
         self.first_contenders_of(session, usize::MAX).0
     }
@@ -195,8 +195,8 @@ impl Store {
         holders.any(|holder| holder.token() == token)
     }
 
-    /// Returns the contender that stands for a call of `acquire` or `upgrade`; `None` if none does (any more). For a caller that did not
-    /// learn the outcome.
+    /// Returns the contender that stands for a call of `acquire` or `upgrade`; `None` if there is none (any more). It is for callers
+    /// that did not receive the outcome.
     pub fn holder_of_attempt(
         &self,
         session: SessionId,
@@ -265,7 +265,7 @@ impl Store {
         (waits, true)
     }
 
-    /// The locks that are closed for a while after an unclean loss. The leader counts the time and proposes to open them.
+    /// Returns the locks that are closed for a lock-delay. The leader counts the time and proposes to open them.
     pub fn closed_locks(&self) -> Vec<ClosedLock> {
         self.locks.closed().collect()
     }

@@ -16,14 +16,14 @@ use crate::tree::index::NodeIndex;
 /// Maximum number of bytes of the paths of a page, unless there is only one.
 const MAX_PAGE_PATH_BYTES: usize = 4 * 1024 * 1024;
 
-/// A znode as it is here, with all that is compared.
+/// Znode of this store with all compared facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MirroredZnode {
     /// The path.
     pub path: ZPath,
     /// Its data.
     pub data: Data,
-    /// Its list, with the hashes in it.
+    /// Its access control list, with the hashes of passwords.
     pub acl: Acl,
     /// Its stat.
     pub stat: Stat,
@@ -31,11 +31,11 @@ pub struct MirroredZnode {
     pub creations: u64,
 }
 
-/// Reads for a comparison of two trees.
+/// Query for a comparison of two trees.
 impl View<'_> {
-    /// At most `count` znodes, `below` and all that is below it: parents before their children, siblings by name; those that
-    /// follow `after` in this order, whether that one still exists or not. And whether there are more. Needs the right to
-    /// administer at `/`; in an open state that to read each of them.
+    /// Returns at most `count` of the znodes at and below `below`: parents before their children, siblings by name. The page begins behind `after` in
+    /// this order, whether that znode still exists or not. Also returns whether there are more. Needs the right to administer at `/`, or in an open
+    /// state the right to read each znode.
     pub fn mirror_page(
         &self,
         below: &ZPath,
@@ -68,20 +68,20 @@ impl View<'_> {
     }
 }
 
-/// A way through the tree, parents first.
+/// Traversal of the tree, parents first.
 struct Walk<'s> {
     store: &'s Store,
-    /// The first node, if it is to be shown.
+    /// First znode, if it is to be returned.
     top: Option<NodeIndex>,
-    /// Places to go on at, the deepest last.
+    /// Positions to continue at, the deepest last.
     places: Vec<Siblings>,
 }
 
-/// Some of the children of one node.
+/// Some of the children of one znode.
 struct Siblings {
     parent: NodeIndex,
     found: IntoIter<NodeIndex>,
-    /// The name after which to look for others; none: from the first one on.
+    /// Name after which to search for the next ones; `None` for the first ones.
     after: Option<String>,
     more: bool,
 }
@@ -116,7 +116,7 @@ impl<'s> Walk<'s> {
         });
     }
 
-    /// The next node. At most `wanted` are wanted, so that it looks for no more siblings at a time.
+    /// Returns the next znode. Searches for at most `wanted` siblings at a time.
     fn next(&mut self, wanted: usize) -> Option<(ZPath, NodeIndex)> {
         let tree = &self.store.tree;
         if let Some(top) = self.top.take() {

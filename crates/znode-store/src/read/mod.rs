@@ -25,45 +25,45 @@ use crate::tree::index::NodeIndex;
 /// Maximum number of bytes of the names on a page of children, unless there is only one.
 const MAX_PAGE_NAME_BYTES: usize = 4 * 1024 * 1024;
 
-/// The state as one caller sees it.
+/// View of the state with the rights of one caller.
 #[derive(Clone, Copy)]
 pub struct View<'s> {
     pub(crate) store: &'s Store,
     pub(crate) caller: &'s Identities,
 }
 
-/// Some of the children of a znode.
+/// Page of the children of a znode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     /// Their names and stats, by name.
     pub children: Vec<(Arc<str>, Stat)>,
-    /// True if others follow, after the last of these.
+    /// True if there are more after the last of these.
     pub more: bool,
 }
 
 impl Store {
-    /// The state as `caller` sees it.
+    /// Returns the view of `caller`.
     pub fn seen_by<'s>(&'s self, caller: &'s Identities) -> View<'s> {
         View { store: self, caller }
     }
 }
 
-/// All of these refuse with [`Refusal::NoNode`] what does not exist, and with [`Refusal::NoAuth`] what the caller may
-/// not see by the znode's list; before that, with [`Refusal::Forbidden`], what it may not see by the policies.
+/// Queries of znodes. They refuse a path that the caller may not read by the policies with [`Refusal::Forbidden`], then a missing znode with
+/// [`Refusal::NoNode`], and one that the caller may not read by its list with [`Refusal::NoAuth`].
 impl View<'_> {
-    /// Data and stat. Needs the right to read.
+    /// Returns the data and the stat. Needs the right to read.
     pub fn get(&self, path: &ZPath) -> Result<(Data, Stat), Refusal> {
         let node = self.store.tree.node(self.find(path, Perms::READ)?);
         Ok((node.data.to_data(), node.stat()))
     }
 
-    /// The stat. Needs no right of the znode's list, as in ZooKeeper 3.8; but by the policies the one to read.
+    /// Returns the stat. Needs no right in the znode's list, as in ZooKeeper 3.8, but the right to read by the policies.
     pub fn exists(&self, path: &ZPath) -> Result<Stat, Refusal> {
         self.may(Right::Read, path)?;
         self.store.stat(path).ok_or_else(|| Refusal::NoNode(path.clone()))
     }
 
-    /// The names of all children, sorted, and the stat. Needs the right to read.
+    /// Returns the names of all children, sorted, and the stat. Needs the right to read.
     pub fn children(&self, path: &ZPath) -> Result<(Vec<Arc<str>>, Stat), Refusal> {
         let index = self.find(path, Perms::READ)?;
         let tree = &self.store.tree;
@@ -71,7 +71,7 @@ impl View<'_> {
     }
 
     /// Returns at most `count` children with their stats: the first whose names begin with `prefix` and follow `after`; fewer if their
-    /// names have more than a few mebibytes. Needs the right to read the parent. The cost depends on what it returns, not on the number of
+    /// names take more than a few mebibytes. Needs the right to read the parent. The cost depends on what it returns, not on the number of
     /// children (beyond some thousands).
     pub fn children_page(
         &self,
@@ -103,7 +103,7 @@ impl View<'_> {
         })
     }
 
-    /// The access control list, and the stat. Needs the right to read or to administer; without the latter the hashes of
+    /// Returns the access control list, and the stat. Needs the right to read or to administer; without the latter the hashes of
     /// passwords are not shown.
     pub fn acl(&self, path: &ZPath) -> Result<(Acl, Stat), Refusal> {
         let index = self.find(path, Perms::READ | Perms::ADMIN)?;
@@ -122,8 +122,8 @@ impl View<'_> {
         Ok(self.store.tree.descendants(index))
     }
 
-    /// Returns the ephemeral znodes of a session whose paths begin with `prefix`, sorted. By the policies only for the session's
-    /// connection, or callers that may use the session, and only those that the caller may know.
+    /// Returns the ephemeral znodes of a session whose paths begin with `prefix`, sorted. By the policies it needs
+    /// the session's own connection, or a caller that may use the session, and returns only paths that the caller may know.
     pub fn ephemerals(&self, session: SessionId, prefix: &str) -> Result<Vec<ZPath>, Refusal> {
         self.may_go_on(session)?;
         self.store.sessions.require(session)?;
@@ -138,7 +138,7 @@ impl View<'_> {
     }
 
     pub(crate) fn find(&self, path: &ZPath, perms: Perms) -> Result<NodeIndex, Refusal> {
-        // The check comes before any answer about its existence.
+        // The check comes before the znode is looked up, so that a refusal does not reveal whether the znode exists.
         match perms == Perms::READ | Perms::ADMIN && self.may(Right::Administer, path).is_ok() {
             true => {}
             false => self.may(Right::Read, path)?,

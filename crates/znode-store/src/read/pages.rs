@@ -1,5 +1,5 @@
-//! Lists in pages, as one caller sees them. The number of visited elements bounds a page, not the number of shown ones: a query blocks the
-//! apply loop, and a caller without rights would otherwise cause a visit to everything.
+//! Lists in pages with the rights of one caller. The number of visited elements bounds a page, and not the number of returned ones. The reason is
+//! that a query blocks the apply loop, and a caller without rights could otherwise cause a visit of everything.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -24,42 +24,42 @@ pub const MAX_LOOKED_AT: usize = 2_000;
 /// Maximum number of waits in one part of a graph of waits. Each names up to [`crate::MAX_NAMED_BLOCKERS`] others.
 const MAX_WAITS_AT_ONCE: usize = 500;
 
-/// Some of the locks in use, by name.
+/// Page of the locks in use, by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockPage {
-    /// Those that the caller may read.
+    /// Locks that the caller may read.
     pub locks: Vec<LockSummary>,
-    /// After which name the next page begins; `None` on the last one. The caller may read at its path by the policies, but the znode's own
-    /// list may keep the lock from it.
+    /// Name after which the next page begins; `None` on the last one. The policies let the caller read at its path, but the znode's own list may
+    /// not.
     pub next_after: Option<LockName>,
 }
 
-/// Some of the sessions that a caller may use, by id.
+/// Page of the sessions that a caller may use, by id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionPage {
     /// The requested sessions.
     pub sessions: Vec<SessionView>,
-    /// After which session the next page begins; `None` on the last one. It may be another caller's.
+    /// Session after which the next page begins; `None` on the last one. It may belong to another caller.
     pub next_after: Option<SessionId>,
 }
 
-/// Some of the ephemeral znodes of a session, in the order in which they were created.
+/// Page of the ephemeral znodes of a session, in order of creation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EphemeralPage {
     /// Their paths.
     pub paths: Vec<ZPath>,
-    /// After which one the next page begins; `None` on the last one.
+    /// Znode after which the next page begins; `None` on the last one.
     pub next_after: Option<(Zxid, ZPath)>,
 }
 
-/// Cursor in a graph of waits: a lock, and a number of its waiters that were returned.
+/// Cursor in a graph of waits: a lock, and the number of its waiters that were returned already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphCursor {
     lock: LockName,
     waiters: usize,
 }
 
-/// Names of locks: one name, or all that begin so.
+/// Set of names of locks: one name, or all names with a prefix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Area {
     Beginning(String),
@@ -81,7 +81,7 @@ impl Area {
     }
 }
 
-/// The names of locks that begin with `prefix` and at which a caller may read by the policies: disjoint areas, in the order of names.
+/// Returns the names of locks that begin with `prefix` and that a caller may read by the policies, as disjoint areas in the order of names.
 fn readable(caller_rights: Option<&CallerRights<'_>>, prefix: &str) -> Vec<Area> {
     let everything = || Vec::from([Area::Beginning(prefix.into())]);
     let Some(grants) = caller_rights.and_then(CallerRights::listed) else {
@@ -160,7 +160,7 @@ impl View<'_> {
     }
 
     /// Returns up to `count` of the sessions that the caller may use and that are `asked` for, by id, after `after`. At most
-    /// [`MAX_LOOKED_AT`] sessions are visited, other owners' among them. So a page may show fewer than `count`, or none, and not be the
+    /// [`MAX_LOOKED_AT`] sessions are visited, including those of other owners. So a page may show fewer than `count`, or none, and not be the
     /// last one.
     pub fn sessions_page(
         &self,
@@ -191,8 +191,8 @@ impl View<'_> {
     }
 
     /// Returns up to `count` of the ephemeral znodes of a session whose paths begin with `prefix` and that follow `after`, in the order of
-    /// their creation. By the policies only for callers that may use the session, and only those that the caller may know. At most
-    /// [`MAX_LOOKED_AT`] are visited, or those of one transaction if they are more.
+    /// their creation. By the policies it needs a caller that may use the session, and returns only paths that the caller may know. At most
+    /// [`MAX_LOOKED_AT`] are visited, or those of one transaction if there are more.
     pub fn ephemerals_page(
         &self,
         session: SessionId,
@@ -210,7 +210,7 @@ impl View<'_> {
             .ephemerals
             .range((Bound::Included((first, NodeIndex::ROOT)), Bound::Unbounded))
         {
-            // Those of one position are in another order at other replicas.
+            // Znodes of one position have another order on other replicas, so a page does not end between them.
             if looked_at.len() >= MAX_LOOKED_AT && looked_at.last().is_some_and(|(last, _)| *last != czxid) {
                 more = true;
                 break;

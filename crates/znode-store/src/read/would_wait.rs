@@ -1,4 +1,4 @@
-//! Prospect of an `acquire` before it is applied, for the scheduling of proposals. Nothing here refuses or changes anything.
+//! Estimate of whether an `acquire` would wait, before it is applied, for the scheduling of proposals. It refuses and changes nothing.
 
 use crate::locks::plan::request_of;
 use crate::model::command::{Command, Request};
@@ -6,15 +6,15 @@ use crate::model::lock::{LockCommand, LockMode};
 use crate::store::Store;
 
 impl Store {
-    /// Returns the number of waiters that `request` would wait behind, if it were applied now. `None`: it would not wait (granted or
-    /// refused at once), or it is no `acquire` of one lock.
+    /// Returns the number of waiters that `request` would wait behind, if it were applied now. Returns `None` if it would not wait because it would
+    /// be granted or refused at once, or if it is no `acquire` of one lock.
     ///
     /// The answer is valid for the state at this moment, and errs towards `None`.
     pub fn would_wait_behind(&self, request: &Request) -> Option<usize> {
         let Command::Lock(LockCommand::Acquire { wish, wait: true, .. }) = &request.command else {
             return None;
         };
-        // It is answered what it was answered before.
+        // A request with a recorded outcome gets that outcome.
         if let Some(id) = &request.request_id
             && self
                 .recorded_outcome(request.session, &request.caller, id)

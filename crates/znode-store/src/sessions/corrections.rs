@@ -41,10 +41,10 @@ impl Sessions {
         memory.update(id, corrected);
     }
 
-    /// Corrects what is remembered of a call that was withdrawn: it is answered so, or, with `None`, forgotten.
+    /// Replaces the recorded outcome of a withdrawn call, or removes it if `None` is given.
     ///
-    /// An id that fell out of the memory may stand for another request by now; that one is left alone.
-    pub(crate) fn correct_memory(
+    /// After an eviction the request id may stand for another request by now, whose outcome is not changed.
+    pub(crate) fn correct_withdrawn(
         &mut self,
         session: SessionId,
         id: &RequestId,

@@ -5,9 +5,9 @@ use alloc::sync::Arc;
 
 use crate::sessions::request_cache::RequestCache;
 
-/// See the module.
+/// Shared values of sessions.
 pub(crate) struct Interner {
-    /// Name of the session that was opened last. The next one often has the same.
+    /// Name of the session that was opened last. The next session often has the same.
     name: Arc<str>,
     /// Request cache of all sessions without recorded outcomes. The first outcome of a session copies it ([`Arc::make_mut`]).
     nothing: Arc<RequestCache>,
@@ -23,12 +23,12 @@ impl Default for Interner {
 }
 
 impl Interner {
-    /// A memory with nothing in it.
+    /// Returns the empty request cache, which sessions share.
     pub(crate) fn nothing(&self) -> Arc<RequestCache> {
         self.nothing.clone()
     }
 
-    /// Returns an equal name, without memory of its own if the session before had it.
+    /// Returns an equal name, which shares the memory of the previous session's name if the two are equal.
     pub(crate) fn name(&mut self, name: Arc<str>) -> Arc<str> {
         if *name != *self.name {
             self.name = name;

@@ -1,5 +1,5 @@
-//! Sessions: their ephemeral nodes, the recorded outcomes of their requests, and the ids of sessions that have ended lately. Nothing here
-//! decides when a session ends: the store does not know the time, a command ends the session.
+//! Sessions: their ephemeral nodes, the recorded outcomes of their requests, and the ids of sessions that have ended lately. This
+//! module does not decide when a session ends: the store does not know the time, and a command ends the session.
 //!
 //! Sessions know the index of a node in the tree, by which they find their ephemeral nodes.
 
@@ -34,12 +34,12 @@ use crate::tree::index::NodeIndex;
 /// and their clients open a new session all the same.
 pub const MAX_ENDED_SESSIONS: usize = 10_000;
 
-/// The end of a session whose ephemeral znodes are removed over several commands.
+/// End of a session whose ephemeral znodes are removed over several commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ending {
     /// True if the session expired; otherwise it was closed.
     pub(crate) expired: bool,
-    /// The position at which it ended.
+    /// Position at which it ended.
     pub(crate) at: Zxid,
 }
 
@@ -64,17 +64,17 @@ pub(crate) struct Session {
     pub(crate) owner: Principal,
     /// Certificate that the owner showed beside its token; it may have a role of its own. Recorded only if grants depend on rights.
     pub(crate) certificate: Option<Arc<str>>,
-    /// The next turn of its connection.
+    /// Next turn of its connection.
     pub(crate) turn: Turn,
-    /// The position of its latest command, whatever became of it.
+    /// Position of its latest command, whatever the outcome was.
     pub(crate) heard_at: Zxid,
-    /// Its silence, if that is on record.
+    /// Recorded silence, if there is a record.
     pub(crate) silence: Option<Silence>,
     /// Beginning of its end, if it has ended and still has ephemeral znodes.
     pub(crate) ending: Option<Ending>,
     /// Its ephemeral znodes by the position of their creation. Those of one position are in an order that differs between replicas.
     pub(crate) ephemerals: BTreeSet<(Zxid, NodeIndex)>,
-    /// Outcomes of its requests; shared with a snapshot that is being drawn, and while there are none with all who have none.
+    /// Outcomes of its requests. A snapshot in progress shares them, and all sessions without any share one.
     pub(crate) remembered: Arc<RequestCache>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct SessionRecord {
 }
 
 impl SessionRecord {
-    /// Nothing in it may be newer than the state that it is of.
+    /// Returns the newest position in the record. A restore refuses one beyond the position of the state.
     pub(crate) fn newest_position(&self) -> Zxid {
         self.turn.since.max(self.heard_at)
     }
@@ -131,7 +131,7 @@ impl Session {
         }
     }
 
-    /// The oldest ephemeral znodes of a session, whose removal costs about `most`, and what it costs: one each, and one for each
+    /// Returns the oldest ephemeral znodes of a session whose removal costs about `most`, and that cost. A znode costs one, and one more for each
     /// [`SHORT_PATH_BYTES`] of its path.
     pub(crate) fn oldest_ephemerals(
         &self,
@@ -143,7 +143,7 @@ impl Session {
             return (oldest, 0);
         }
         for &(czxid, index) in &self.ephemerals {
-            // Nodes of one transaction share their czxid. Replicas agree on the order of their paths, and not on the order of their
+            // Znodes of one transaction have the same czxid. Replicas agree on the order of their paths, but not on the order of their
             // indices.
             if oldest.len() >= most && oldest.last().is_none_or(|(last, ..)| *last != czxid) {
                 break;
@@ -200,11 +200,11 @@ impl Session {
 
 /// All sessions, and the recorded outcomes of requests.
 pub(crate) struct Sessions {
-    /// In boxes, for a table has up to twice the places that it needs, and three times while it grows.
+    /// Sessions in boxes, because a table allocates up to twice the entries that it needs, and three times while it grows.
     live: Table<SessionId, Box<Session>>,
-    /// Those that live, by id, for lists that are read in pages.
+    /// Live sessions by id, for lists in pages.
     by_id: BTreeSet<SessionId>,
-    /// Those among `live` that have ended and still have ephemeral znodes.
+    /// Sessions in `live` that have ended and still have ephemeral znodes.
     ending: BTreeSet<SessionId>,
     interner: Interner,
     ended: Table<SessionId, ()>,
@@ -247,7 +247,7 @@ impl Sessions {
         counts.max().unwrap_or_default()
     }
 
-    /// The sessions that live and whose ids follow `after`, by id.
+    /// Returns the live sessions whose ids follow `after`, by id.
     pub(crate) fn following(&self, after: Option<SessionId>) -> impl Iterator<Item = (SessionId, &Session)> {
         let first = after.map_or(Bound::Unbounded, Bound::Excluded);
         let ids = self.by_id.range((first, Bound::Unbounded));
@@ -259,12 +259,12 @@ impl Sessions {
         self.live.get_mut(&id).expect("it lives").owner = owner;
     }
 
-    /// The sessions that have ended and still have ephemeral znodes, by id.
+    /// Returns the sessions that have ended and still have ephemeral znodes, by id.
     pub(crate) fn ending(&self) -> impl Iterator<Item = SessionId> + '_ {
         self.ending.iter().copied()
     }
 
-    /// Returns whether there are any.
+    /// Returns whether any session has ended and still has ephemeral znodes.
     pub(crate) fn are_ending(&self) -> bool {
         !self.ending.is_empty()
     }
@@ -274,7 +274,7 @@ impl Sessions {
         self.ending.contains(&session)
     }
 
-    /// Returns the beginnings of these ends.
+    /// Returns the ends of these sessions.
     pub(crate) fn endings(&self) -> Vec<(SessionId, Ending)> {
         let how = |&id: &SessionId| Some((id, self.live[&id].ending?));
         self.ending.iter().filter_map(how).collect()
@@ -290,7 +290,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Records a sign of life of a live session: an expiry that was proposed before is void.
+    /// Records a command or heartbeat of a live session, which makes an expiry that was proposed before void.
     pub(crate) fn hear(&mut self, id: SessionId, at: Zxid) -> Result<(), Refusal> {
         match self.live.get_mut(&id) {
             Some(session) if session.ending.is_none() => {
@@ -302,7 +302,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Uses up the session's next turn, if this is it.
+    /// Uses up the next turn of the session, or refuses another turn.
     pub(crate) fn take_turn(&mut self, id: SessionId, turn: Turn) -> Result<(), Refusal> {
         self.require(id)?;
         let session = self.live.get_mut(&id).expect("it lives");
@@ -339,7 +339,7 @@ impl Sessions {
         Ok(session.timeout_ms)
     }
 
-    /// The silences that are on record, by session.
+    /// Returns the recorded silences, by session.
     pub(crate) fn silences(&self) -> Vec<(SessionId, Silence)> {
         let sessions = self.live.iter();
         let mut silences: Vec<_> = sessions
@@ -364,7 +364,7 @@ impl Sessions {
         self.live.values_mut().for_each(|session| session.silence = None);
     }
 
-    /// All live sessions as they go into a snapshot, by id, their memories beside them.
+    /// Returns all live sessions as a snapshot contains them, by id, each with its request cache.
     pub(crate) fn records(&self) -> Vec<(SessionRecord, Arc<RequestCache>)> {
         let mut records: Vec<_> = self
             .live
@@ -429,7 +429,7 @@ impl Sessions {
         }
     }
 
-    /// The bug [`OwnOrder`](Bug::OwnOrder): as if they were kept in a table whose order depends on where it lies in memory.
+    /// Plants the bug [`OwnOrder`](Bug::OwnOrder): orders the sessions as a table would whose order depends on its address in memory.
     fn order_as_planted(&mut self) {
         if planted::is(Bug::OwnOrder)
             && let [.., before, last] = self.ended_order.make_contiguous()
@@ -447,7 +447,7 @@ impl Sessions {
         }
     }
 
-    /// The sessions' share of the digest.
+    /// Returns the sessions' share of the digest.
     pub(crate) fn digest(&self) -> u64 {
         let live = self.live.iter().fold(0_u64, |sum, (&id, session)| {
             let hash = stable_hash::of_words([
@@ -455,7 +455,7 @@ impl Sessions {
                 session.ephemerals.len() as u64,
                 session.remembered.digest(),
             ]);
-            // Former versions have neither, so a state without them has the same digest there.
+            // Former versions have none of these, so a state without them has the same digest there.
             let silence = session
                 .silence
                 .map_or(0, |silence| stable_hash::of(&(id, silence)));
@@ -509,9 +509,8 @@ impl Sessions {
         }
     }
 
-    /// Refuses another ephemeral node to a session that has `limit` of them, or as many as may be. All of them are removed when the
-    /// session ends. So a session may have fewer before it has one at a long path: as many as could have paths of that length within
-    /// [`MAX_LONG_PATHS_BYTES`].
+    /// Refuses another ephemeral znode to a session that has the maximum. The maximum is `limit`, or less if the new znode has a long path: then it
+    /// is the number of paths of that length within [`MAX_LONG_PATHS_BYTES`]. The reason is that all of them are removed when the session ends.
     pub(crate) fn may_own_more(&self, session: SessionId, path: &ZPath, limit: u32) -> Result<(), Refusal> {
         let owner = self.get(session).expect("its request was admitted");
         let limit = match path.as_str().len() {
@@ -527,7 +526,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// Returns the recorded outcomes of a session's requests, or of requests without a session. `None`: the session has just ended.
+    /// Returns the recorded outcomes of a session's requests, or of requests without a session. Returns `None` if the session has just
+    /// ended.
     pub(crate) fn requests(&self, session: Option<SessionId>) -> Option<&RequestCache> {
         match session {
             Some(session) => Some(&self.get(session)?.remembered),
@@ -535,7 +535,8 @@ impl Sessions {
         }
     }
 
-    /// Returns the same to record an outcome. What a snapshot shares is copied first.
+    /// Returns the request cache of a session, or that of requests without a session, to record an outcome. A cache that a snapshot shares is copied
+    /// first.
     pub(crate) fn requests_mut(&mut self, session: Option<SessionId>) -> Option<&mut RequestCache> {
         let requests = match session {
             Some(session) => &mut self.get_mut(session)?.remembered,

@@ -1,6 +1,6 @@
-//! Outcomes of requests that carried a `request_id`, so that a request that is sent again has the effect of
-//! being sent once. Bounded: who repeats a request does so soon. What "the same request" means for each
-//! command is decided here too; what a repeated `acquire` answers is decided in [`crate::locks`].
+//! Cache of the outcomes of requests with a `request_id`, so that a request that is sent several times is executed once. It is bounded, because
+//! clients repeat requests soon. This module also decides which requests count as the same. `apply/locks` decides the answer to a repeated
+//! `acquire`.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -20,26 +20,25 @@ use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
 use crate::stable_hash::{self, FixedState, Table};
 
-/// Maximum number of recorded outcomes of a session, beside those of calls that wait in a queue. A client repeats only requests in flight,
-/// and does not have more than this in flight for one session. Each outcome takes about 200 bytes, and this number fits into a table of 256
-/// places.
+/// Maximum number of recorded outcomes of a session, besides those of calls that wait in a queue. A client repeats only requests in flight, and has
+/// fewer than this in flight for one session. Each outcome takes about 200 bytes, and this number fits into a table of 256 entries.
 pub const MAX_REMEMBERED_REQUESTS: usize = 200;
 
 /// Maximum number of recorded outcomes of requests without a session, of all clients together. Beyond it the oldest outcome of the
 /// principal with the most outcomes is evicted.
 pub const MAX_SESSIONLESS_REQUESTS: usize = 10_000;
 
-/// Under what an outcome is remembered.
+/// Key of a recorded outcome.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct RequestKey(Arc<str>);
 
-/// The longest key: a request's id, a certificate's subject, and what is between.
+/// Maximum length of a key in bytes: a request id, the subject of a certificate, and the separators.
 const MAX_KEY_BYTES: usize = MAX_REQUEST_ID_BYTES + MAX_CERTIFICATE_BYTES + 64;
 
 impl RequestKey {
-    /// Of a principal's request without a session.
+    /// Returns the key of a principal's request without a session.
     pub(crate) fn of_principal(principal: &Principal, id: &RequestId) -> Self {
-        // With its length first, so that no id can pass for another one with a principal's name.
+        // The length comes first, so that no id can look like another one with the name of a principal.
         let mut text = format!("{} {} ", id.as_str().len(), id.as_str());
         principal.append_to(&mut text);
         Self(text.into())
@@ -70,25 +69,25 @@ impl From<&RequestId> for RequestKey {
 #[derive(Clone)]
 pub(crate) struct RequestCache {
     limit: usize,
-    /// Outcomes that may be evicted, in the order of arrival. Each request of a session touches its cache after it has left the processor's
-    /// caches, so an outcome and its place in the order are in one allocation.
+    /// Outcomes that may be evicted, in the order of arrival. An outcome and its links in that order are in one allocation, because the cache of a
+    /// session has usually left the processor's caches before its next request.
     answered: LinkedHashMap<RequestKey, Entry, FixedState>,
     /// Shares of the principals, if the cache is shared among principals.
     shares: Option<Shares>,
-    /// The calls that wait.
+    /// Calls that wait in a queue.
     waiting: Table<RequestKey, Entry>,
-    /// The next number of arrival. It is the same on all replicas, and goes into snapshots.
+    /// Next number of arrival. It is the same on all replicas, and is part of snapshots.
     next: u64,
-    /// The sum of the digests of all records.
+    /// Sum of the digests of all records.
     digest: u64,
 }
 
 /// Number of cached outcomes of each principal.
 #[derive(Clone, Default)]
 struct Shares {
-    /// By principal and arrival.
+    /// Keys by principal and arrival.
     of: BTreeMap<Arc<str>, BTreeMap<u64, RequestKey>>,
-    /// The principals by how much they have.
+    /// Principals by their number of outcomes.
     by_size: BTreeSet<(usize, Arc<str>)>,
 }
 
@@ -115,18 +114,18 @@ impl Shares {
         }
     }
 
-    /// The oldest record of the principal that has the most.
+    /// Returns the oldest key of the principal with the most outcomes.
     fn oldest_of_largest(&self) -> Option<RequestKey> {
         let (_, principal) = self.by_size.last()?;
         self.of.get(principal)?.values().next().cloned()
     }
 }
 
-/// A record as it lies in memory.
+/// Recorded outcome in memory, with its digest.
 #[derive(Clone)]
 struct Entry {
     record: RecordedOutcome,
-    /// Its digest.
+    /// Digest of the record.
     digest: u64,
 }
 
@@ -162,12 +161,12 @@ impl RecordedOutcome {
 }
 
 impl RequestCache {
-    /// Of one session.
+    /// Returns an empty cache for one session.
     pub(crate) fn of_session() -> Self {
         Self::with_limit(MAX_REMEMBERED_REQUESTS)
     }
 
-    /// Of requests without a session.
+    /// Returns an empty cache for requests without a session.
     pub(crate) fn sessionless() -> Self {
         Self {
             shares: Some(Shares::default()),
@@ -196,7 +195,7 @@ impl RequestCache {
         entry.map(|entry| &entry.record)
     }
 
-    /// Remembers an outcome.
+    /// Records an outcome.
     pub(crate) fn insert(&mut self, id: RequestKey, fingerprint: u64, outcome: Outcome, rules: Rules) {
         let arrival = self.next;
         self.next += 1;
@@ -255,7 +254,7 @@ impl RequestCache {
         }
     }
 
-    /// The records of what was answered, the oldest first.
+    /// Returns the recorded outcomes of answered requests, the oldest first.
     pub(crate) fn answered(&self) -> impl Iterator<Item = (&RequestKey, &RecordedOutcome)> {
         self.answered.iter().map(|(id, entry)| (id, &entry.record))
     }
@@ -272,7 +271,7 @@ impl RequestCache {
         }
     }
 
-    /// The next number of arrival.
+    /// Returns the next number of arrival.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
@@ -301,7 +300,7 @@ impl RequestCache {
         Ok(())
     }
 
-    /// The records' share of the digest. It is kept up to date, for there may be many.
+    /// Returns the records' share of the digest. It is updated with each change, because there may be many records.
     pub(crate) fn digest(&self) -> u64 {
         let records = self.answered.len() + self.waiting.len();
         stable_hash::of_words([self.next, records as u64, self.digest])
@@ -336,7 +335,7 @@ pub(crate) fn is_final(outcome: &Outcome) -> bool {
     )
 }
 
-/// Returns a hash that equal requests share: of all that the client said, and of nothing that a node drew or saw on receipt (session ids,
+/// Returns a hash that equal requests share. It covers everything that the client sent, and nothing that a node added on receipt (session ids,
 /// passwords, names, ids of calls, the caller's address).
 pub(crate) fn fingerprint(command: &Command) -> u64 {
     match command {
@@ -351,7 +350,7 @@ pub(crate) fn fingerprint(command: &Command) -> u64 {
             wish,
             guid: _,
             attempt: _,
-            // A repetition may have less time left, or none. The first call's end is its answer all the same.
+            // A repetition may have less time left, or none. It gets the outcome of the first call all the same.
             wait: _,
         }) => stable_hash::of_words([stable_hash::of("acquire"), fingerprint_of_wish(wish)]),
         Command::Lock(LockCommand::AcquireMany {
@@ -389,7 +388,7 @@ pub(crate) fn fingerprint(command: &Command) -> u64 {
         | Command::SetLimits(_)
         | Command::Reconnect { .. }
         | Command::InTurn { .. }
-        // Also of a token that is made: sent again it would have another secret, which the first answer does not fit.
+        // The hash of a new token counts: a repeated request has another secret, which the first answer would not fit.
         | Command::Access(_)
         | Command::Mirror(_)
         | Command::RecordSilence { .. }

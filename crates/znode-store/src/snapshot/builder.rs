@@ -1,4 +1,4 @@
-//! Construction of a snapshot part by part while the state moves on.
+//! Builder of a snapshot, part by part, while commands change the state.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -16,7 +16,7 @@ use crate::stable_hash;
 use crate::tree::index::NodeIndex;
 use crate::tree::{Tree, ZnodeRecord};
 
-/// Size at which a part ends, however few znodes it holds. The largest znodes have a mebibyte each, and a part is one allocation and one
+/// Size of data at which a part ends, however few znodes it contains. The largest znodes have a mebibyte each, and a part is one allocation and one
 /// frame for its transport.
 const PART_DATA_BYTES: usize = 1024 * 1024;
 
@@ -28,7 +28,7 @@ pub(crate) struct Header {
     pub(crate) time_ms: u64,
     /// The limits in force.
     pub(crate) limits: Limits,
-    /// The parts of the digest that the restored state must have: the tree's is known at the end.
+    /// Parts of the digest that the restored state must have. That of the tree is known only at the end.
     pub(crate) digest: StateDigest,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Header {
 pub(crate) struct StateDigest(pub(crate) [u64; 8]);
 
 impl StateDigest {
-    /// Place of the tree's part.
+    /// Index of the tree's part.
     const TREE: usize = 3;
 
     /// Returns the digest of the state.
@@ -52,13 +52,13 @@ impl StateDigest {
     }
 }
 
-/// A snapshot that is being taken, part by part, while commands go on changing the state.
+/// Snapshot in progress, which is taken part by part while commands change the state.
 pub(crate) struct SnapshotBuilder {
     header: Header,
     format: u32,
     access: Arc<Access>,
     stage: Stage,
-    /// As they were at the beginning. Their request caches are shared with the live sessions until those change.
+    /// Sessions at the beginning of the snapshot. Their request caches are shared with the live sessions until these change.
     sessions: VecDeque<(SessionRecord, Arc<RequestCache>)>,
     silences: Vec<(SessionId, Silence)>,
     certificates: VecDeque<(SessionId, Arc<str>)>,
@@ -90,7 +90,7 @@ enum Stage {
 }
 
 impl SnapshotBuilder {
-    /// Begins a snapshot of the owners' present state. The tree is captured from here on.
+    /// Begins a snapshot of the current state. The tree is captured from here on.
     pub(crate) fn begin(
         header: Header,
         tree: &mut Tree,
@@ -198,7 +198,7 @@ impl SnapshotBuilder {
                 self.stage = match records.is_empty() {
                     false => Stage::Requests(drawn + records.len()),
                     true => {
-                        // From here on the memory may change without being copied first.
+                        // From here on the cache may change without being copied first.
                         self.sessionless = Arc::new(RequestCache::sessionless());
                         Stage::Znodes
                     }

@@ -15,21 +15,21 @@ use crate::sessions::{Ending, SessionRecord};
 use crate::tree::ZnodeRecord;
 use crate::tree::index::NodeIndex;
 
-/// The layout of the parts. Counted up whenever an older build could not read them.
+/// Version of the layout of the parts. It is raised whenever an older build could not read them.
 pub(crate) const FORMAT: u32 = 7;
 
-/// The oldest layout that is read, and written as long as it says all. Format 7 added [`Part::NullData`],
-/// [`Part::Silences`], [`Part::Certificates`], [`Part::Endings`] and [`AccessRecord::WaitsEndWithRights`]. They come by commands of the
-/// same release, so a state has them only after all members were known to read them.
+/// Oldest layout that is read. It is also written if it can represent the state. Format 7 added [`Part::NullData`],
+/// [`Part::Silences`], [`Part::Certificates`], [`Part::Endings`] and [`AccessRecord::WaitsEndWithRights`]. They result from
+/// commands of the same release, so a state has them only after all members were known to read them.
 pub(crate) const OLDEST_FORMAT: u32 = 6;
 
-/// A piece of a snapshot. They are added to a [`Restorer`](crate::Restorer) in the order in which they were drawn.
+/// Part of a snapshot. The parts are added to a [`Restorer`](crate::Restorer) in the order in which they were taken.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SnapshotPart(pub(crate) Part);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Part {
-    /// Always the first.
+    /// First part, always.
     Begin {
         format: u32,
         zxid: Zxid,
@@ -37,26 +37,26 @@ pub(crate) enum Part {
         limits: Limits,
     },
     Sessions(Vec<SessionRecord>),
-    /// The oldest first.
+    /// Ended sessions, the oldest first.
     EndedSessions(Vec<SessionId>),
     /// Outcomes of requests without a session, the oldest first.
     Requests(CachedRequests),
     Znodes(Vec<ZnodeRecord>),
-    /// The states of locks that have one, and how many hold them.
+    /// States of the locks that have one, with the numbers of their holders.
     Locks(Vec<KeptState>),
-    /// Always the last: what the restored state must come to.
+    /// Last part, always, with the digest that the restored state must have.
     End {
         digest: u64,
     },
     /// Access policies: after the first part, and only in a secured state. Declared here, because the encoding counts variants.
     Access(Vec<AccessRecord>),
-    /// Znodes of the preceding part whose data is null: their records hold no bytes. From format 7 on.
+    /// Znodes of the preceding part whose data is null. Their records contain no bytes. From format 7 on.
     NullData(Vec<NodeIndex>),
     /// Recorded silences of sessions; after the sessions, if there are any. From format 7 on.
     Silences(Vec<(SessionId, Silence)>),
     /// Certificates that owners of sessions showed beside their tokens; after the sessions, if there are any. From format 7 on.
     Certificates(Vec<(SessionId, Arc<str>)>),
-    /// The sessions that have ended and still have ephemeral znodes: after the sessions and what belongs to them, and only if there are
-    /// any. From format 7 on.
+    /// Sessions that have ended and still have ephemeral znodes. After the sessions and their other parts, and only if there are any. From format 7
+    /// on.
     Endings(Vec<(SessionId, Ending)>),
 }

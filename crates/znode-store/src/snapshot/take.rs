@@ -5,7 +5,7 @@ use crate::snapshot::part::SnapshotPart;
 use crate::store::Store;
 
 impl Store {
-    /// Begins a snapshot of the state as it is now, and abandons an unfinished one. Costs a look at each session.
+    /// Begins a snapshot of the state as it is now, and abandons an unfinished one. Visits each session.
     pub fn begin_snapshot(&mut self) {
         let header = Header {
             zxid: self.zxid,
@@ -18,7 +18,7 @@ impl Store {
     }
 
     /// Returns the next part of the snapshot that was begun, of at most about `znodes` znodes (or sessions, or recorded requests).
-    /// `None`: it is complete, or none was begun.
+    /// Returns `None` if it is complete, or none was begun.
     pub fn next_snapshot_part(&mut self, znodes: usize) -> Option<SnapshotPart> {
         let builder = self.snapshot.as_mut()?;
         let part = builder.next_part(&mut self.tree, znodes);

@@ -1,4 +1,4 @@
-//! The state and how it is read. Everything here is `&self`; changes come in by [`Store::apply`] alone.
+//! The state and its basic queries. All functions here take `&self`; only [`Store::apply`] changes the state.
 
 pub(crate) mod resolve;
 
@@ -22,31 +22,31 @@ use crate::snapshot::builder::{SnapshotBuilder, StateDigest};
 use crate::stable_hash;
 use crate::tree::Tree;
 
-/// Maximum number of znodes that [`Store::to_sweep`] returns. They become one command, which must stay small beside the others in its log
-/// entry. The next call returns the rest.
+/// Maximum number of znodes that [`Store::to_sweep`] returns. They become one command, which must stay small compared with its log entry.
+/// The next call returns the rest.
 pub const MAX_SWEPT: usize = 1_000;
 
-/// Maximum number of bytes of their paths, unless there is only one.
+/// Maximum number of bytes of the paths of these znodes, unless there is only one.
 const MAX_SWEPT_BYTES: usize = 1024 * 1024;
 
-/// Version of [`Store::digest`]. A change of the digest of an equal state raises it: replicas whose programs differ in it are not compared.
+/// Version of [`Store::digest`]. A change that gives an equal state another digest raises it. Replicas with different versions are not compared.
 ///
-/// In version 1 the record of a contender counted as the bytes of its JSON. The digest in a snapshot still is of that version: former
+/// In version 1 the record of a contender counted as the bytes of its JSON. The digest in a snapshot is still of that version, because former
 /// releases check it, too.
 pub const DIGEST_VERSION: u32 = 2;
 
-/// The state of the lock server, all of it. See the [crate's page](crate).
+/// Whole state of the lock server. See the [crate's page](crate).
 pub struct Store {
     pub(crate) zxid: Zxid,
     pub(crate) time_ms: u64,
     pub(crate) limits: Limits,
     pub(crate) tree: Tree,
     pub(crate) sessions: Sessions,
-    /// Its queues follow from the tree; what does not is in snapshots and in the digest.
+    /// Locks. Their queues follow from the tree; the rest is in snapshots and in the digest.
     pub(crate) locks: Locks,
-    /// Access policies. Shared with a snapshot that is being taken.
+    /// Access policies. A snapshot in progress shares them.
     pub(crate) access: Arc<Access>,
-    /// The snapshot that is being taken, if any. It is no part of the state.
+    /// Snapshot in progress, if any. It is no part of the state.
     pub(crate) snapshot: Option<Box<SnapshotBuilder>>,
 }
 
@@ -57,7 +57,7 @@ impl Default for Store {
 }
 
 impl Store {
-    /// The state before the first command: the root, and `/zookeeper` with `quota` and `config` in it.
+    /// Returns the state before the first command: the root, and `/zookeeper` with `quota` and `config` in it.
     pub fn new() -> Self {
         Self {
             zxid: Zxid(0),
@@ -71,18 +71,18 @@ impl Store {
         }
     }
 
-    /// The position of the last command.
+    /// Returns the position of the last command.
     pub fn zxid(&self) -> Zxid {
         self.zxid
     }
 
-    /// The time of the last command, in milliseconds since 1970 by the leaders' clocks. Never goes back.
+    /// Returns the time of the last command, in milliseconds since 1970 by the leaders' clocks. It never decreases.
     pub fn time_ms(&self) -> u64 {
         self.time_ms
     }
 
-    /// A number that two replicas at the same position share, and that differs if their states do (but for
-    /// an accident of 1 in 2⁶⁴). Costs nothing for the tree, and a look at each session.
+    /// Returns the digest of the state. Two replicas at the same position have the same digest, and different states have different ones (except by
+    /// chance, 1 in 2⁶⁴). It costs nothing for the tree, and a visit of each session.
     pub fn digest(&self) -> u64 {
         self.digest_parts().value()
     }
@@ -100,18 +100,18 @@ impl Store {
         ])
     }
 
-    /// Data and stat of a znode.
+    /// Returns the data and the stat of a znode.
     pub fn get(&self, path: &ZPath) -> Option<(Data, Stat)> {
         let node = self.tree.node(self.tree.find(path)?);
         Some((node.data.to_data(), node.stat()))
     }
 
-    /// The stat of a znode; `None` if it does not exist.
+    /// Returns the stat of a znode; `None` if it does not exist.
     pub fn stat(&self, path: &ZPath) -> Option<Stat> {
         Some(self.tree.node(self.tree.find(path)?).stat())
     }
 
-    /// The names of a znode's children, sorted.
+    /// Returns the names of a znode's children, sorted.
     pub fn children(&self, path: &ZPath) -> Option<Vec<Arc<str>>> {
         Some(self.tree.child_names(self.tree.find(path)?))
     }
@@ -126,14 +126,14 @@ impl Store {
         self.tree.bytes()
     }
 
-    /// A live session.
+    /// Returns a live session.
     pub fn session(&self, session: SessionId) -> Option<SessionView> {
         let state = self.sessions.get(session)?;
         state.ending.is_none().then(|| state.view(session))
     }
 
-    /// Up to `count` of the sessions that have ended and still have ephemeral znodes, by id. A command that expires them goes on with
-    /// their ends.
+    /// Returns up to `count` of the sessions that have ended and still have ephemeral znodes, by id. A command that expires them continues their
+    /// ends.
     pub fn ending_sessions(&self, count: usize) -> Vec<SessionId> {
         self.sessions.ending().take(count).collect()
     }
@@ -148,12 +148,12 @@ impl Store {
         self.sessions.len()
     }
 
-    /// All live sessions, by id.
+    /// Returns all live sessions, by id.
     pub fn sessions(&self) -> Vec<SessionView> {
         self.sessions_after(None, usize::MAX)
     }
 
-    /// Up to `count` of them, those whose ids follow `after`.
+    /// Returns up to `count` live sessions whose ids follow `after`, by id.
     pub fn sessions_after(&self, after: Option<SessionId>, count: usize) -> Vec<SessionView> {
         let following = self.sessions.following(after).take(count);
         following.map(|(id, session)| session.view(id)).collect()
@@ -164,23 +164,23 @@ impl Store {
         self.sessions.fate(session)
     }
 
-    /// The position of a live session's latest command, or of the latest heartbeat of it that is in the log.
+    /// Returns the position of the latest command of a live session, or of its latest heartbeat in the log.
     pub fn session_heard_at(&self, session: SessionId) -> Option<Zxid> {
         Some(self.sessions.get(session)?.heard_at)
     }
 
-    /// The silence of a live session, if it is on record.
+    /// Returns the recorded silence of a live session, if there is a record.
     pub fn silence(&self, session: SessionId) -> Option<Silence> {
         self.sessions.get(session)?.silence
     }
 
-    /// The password of a live session.
+    /// Returns the password of a live session.
     pub fn session_password(&self, session: SessionId) -> Option<Password> {
         self.sessions.get(session).map(|state| state.password)
     }
 
-    /// Returns the znodes that are due for a sweep: containers that have been empty since before the one time, and TTL nodes without
-    /// children that have ended at the other. The longest due are first, at most [`MAX_SWEPT`], with one mebibyte of paths.
+    /// Returns the znodes to sweep: containers that were emptied before `emptied_before_ms`, and TTL znodes without children that have expired at
+    /// `now_ms`. Those due for longest are first. Returns at most [`MAX_SWEPT`], with one mebibyte of paths.
     pub fn to_sweep(&self, emptied_before_ms: u64, now_ms: u64) -> Vec<ZPath> {
         self.tree
             .emptied_before(emptied_before_ms)
@@ -196,9 +196,8 @@ impl Store {
             .collect()
     }
 
-    /// Cuts a list of sessions that are to end into pieces that end by one command each, so that the long paths of their
-    /// ephemeral znodes have no more than [`MAX_LONG_PATHS_BYTES`] together; or of one session, whose number is bounded
-    /// when they are created.
+    /// Splits a list of sessions to end into pieces, one for each command. In each piece the long paths of the ephemeral znodes have at most
+    /// [`MAX_LONG_PATHS_BYTES`] together. A piece of a single session may exceed that, but its znodes were bounded at their creation.
     pub fn ending_together<'s>(&self, mut sessions: &'s [SessionId]) -> Vec<&'s [SessionId]> {
         let mut pieces = Vec::new();
         while !sessions.is_empty() {
@@ -224,8 +223,8 @@ impl Store {
         lengths.filter(|bytes| *bytes > SHORT_PATH_BYTES).sum()
     }
 
-    /// Returns the number of recorded outcomes, beside those of calls that wait: of the session with the most of them, and of all requests
-    /// without a session.
+    /// Returns the numbers of recorded outcomes, without those of waiting calls: of the session with the most of them, and of all requests without a
+    /// session.
     pub fn remembered_requests(&self) -> (usize, usize) {
         (self.sessions.most_recorded(), self.sessions.sessionless().len())
     }
@@ -235,7 +234,7 @@ impl Store {
         self.access.is_secured() && !self.access.waits_end_with_rights()
     }
 
-    /// The limits that hold.
+    /// Returns the limits in force.
     pub fn limits(&self) -> Limits {
         self.limits
     }
@@ -251,8 +250,8 @@ impl Store {
         self.sessions.requests(session)?.get(&key)
     }
 
-    /// Returns the key of an outcome. Requests without a session share one cache, in which requests of two principals are different
-    /// whatever their ids are.
+    /// Returns the key of an outcome. Requests without a session share one cache, whose keys contain the principal. So two principals can use
+    /// the same id.
     pub(crate) fn request_key(
         &self,
         session: Option<SessionId>,

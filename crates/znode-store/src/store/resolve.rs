@@ -1,4 +1,4 @@
-//! A contender looked up by the name that its caller knows it by: everything about it in one value.
+//! Lookup of a contender by the name that its caller sent, with all its facts in one value.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -16,12 +16,12 @@ use crate::model::reply::{Grant, Place, Reply};
 use crate::store::Store;
 use crate::tree::index::NodeIndex;
 
-/// A contender that lives.
+/// Existing contender.
 pub(crate) struct ResolvedContender {
     pub lock: LockName,
-    /// Its znode.
+    /// Index of its znode.
     pub index: NodeIndex,
-    /// As its queue has it.
+    /// Contender as in its queue.
     pub contender: Contender,
     pub queue_position: QueuePosition,
 }
@@ -35,7 +35,7 @@ impl Deref for ResolvedContender {
 }
 
 impl ResolvedContender {
-    /// Returns a copy of its record, to be changed and then written. `None` if it is another client's.
+    /// Returns a copy of its record, to be changed and then written. `None` if another client made the contender.
     pub fn draft(&self) -> Option<Record> {
         let record = self.record.as_deref()?;
         Some(Record::clone(record))
@@ -59,7 +59,7 @@ impl ResolvedContender {
         }
     }
 
-    /// Its place in the queue.
+    /// Returns its place in the queue.
     pub fn place(&self, ahead: u32) -> Place {
         Place {
             lock: self.lock.clone(),
@@ -78,12 +78,12 @@ impl ResolvedContender {
 }
 
 impl Store {
-    /// Returns the contender of a lock by its name; `None` if it does not exist, or no longer.
+    /// Returns the contender of a lock by its name; `None` if it does not exist (any more).
     pub(crate) fn contender(&self, lock: &LockName, holder: &str) -> Option<ResolvedContender> {
         self.contender_below(self.tree.find(lock.znode())?, lock, holder)
     }
 
-    /// Does the same for a caller that has the index of the lock's znode.
+    /// Returns the contender of a lock by its name, for callers that have the index of the lock's znode.
     pub(crate) fn contender_below(
         &self,
         znode: NodeIndex,
@@ -93,7 +93,7 @@ impl Store {
         let index = self.tree.child(znode, holder)?;
         let node = self.tree.node(index);
         node.session()?;
-        // One that is as new as its transaction is in no queue yet.
+        // A contender that this transaction created is in no queue yet.
         let (contender, queue_position) =
             self.locks
                 .queue(lock)?
@@ -106,21 +106,21 @@ impl Store {
         })
     }
 
-    /// Returns whether a session holds a lock by the contender with this token.
+    /// Returns whether a session holds a lock with this token.
     pub(crate) fn holds(&self, session: SessionId, lock: &LockName, token: Zxid) -> bool {
         let Some(queue) = self.locks.queue(lock) else {
             return false;
         };
         let mut holders = queue.holders();
         let named = holders.find(|holder| holder.session == session && holder.token() == token);
-        // Earlier in the same transaction it may have been deleted, which the queue learns of at the end.
+        // An earlier operation of this transaction may have deleted it, which changes the queue only at the end.
         named.is_some_and(|named| {
             let found = self.contender(lock, named.name());
             found.is_some_and(|found| found.czxid == named.czxid)
         })
     }
 
-    /// Describes the hold of a contender that holds its lock, or did until now. The time of a ZooKeeper client's grant is not recorded.
+    /// Describes the hold of a contender that holds its lock, or has just ended. The time of a ZooKeeper client's grant is not recorded.
     pub(crate) fn hold(&self, lock: &LockName, contender: &Contender) -> Arc<Hold> {
         contender.hold.clone().unwrap_or_else(|| {
             let since_ms = contender.record.as_ref().and_then(|record| record.granted_ms);

@@ -1,5 +1,5 @@
-//! The access control lists of all nodes. Most nodes of a tree share a few lists, so each list is stored once and counted,
-//! and a node has a number for it.
+//! Table of the access control lists of all znodes. Most znodes of a tree share a few lists. So each list is stored once with a count of its uses,
+//! and a znode has its number.
 
 use core::num::NonZeroU32;
 
@@ -8,7 +8,7 @@ use slab::Slab;
 use crate::model::acl::Acl;
 use crate::stable_hash::{self, Table};
 
-/// Number of a node's access control list. Numbers are reused, and differ between replicas. No list has number 0, so an empty place for a
+/// Number of a node's access control list. Numbers are reused, and differ between replicas. No list has number 0, so an `Option` of a
 /// node takes no more memory than a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AclIndex(NonZeroU32);
@@ -27,18 +27,18 @@ impl AclIndex {
     }
 }
 
-/// See the module.
+/// Table of access control lists.
 pub(crate) struct Acls {
     by_acl: Table<Acl, AclIndex>,
-    /// The open list is the first.
+    /// Lists, the open list first.
     slots: Slab<Slot>,
 }
 
 struct Slot {
     acl: Acl,
-    /// Its share of a node's digest.
+    /// Share of the list in a node's digest.
     hash: u64,
-    /// Number of nodes that have it.
+    /// Number of nodes with this list.
     uses: u32,
 }
 
@@ -59,17 +59,17 @@ impl Default for Acls {
 }
 
 impl Acls {
-    /// The list of a node.
+    /// Returns the list of a node.
     pub(crate) fn get(&self, index: AclIndex) -> &Acl {
         &self.slots[index.slot()].acl
     }
 
-    /// The hash of a node's list.
+    /// Returns the hash of a node's list.
     pub(crate) fn hash(&self, index: AclIndex) -> u64 {
         self.slots[index.slot()].hash
     }
 
-    /// One more node has this list.
+    /// Counts another use of a list, and returns its number.
     pub(crate) fn take(&mut self, acl: &Acl) -> AclIndex {
         if acl.is_open() {
             return AclIndex::OPEN;
@@ -88,7 +88,7 @@ impl Acls {
         index
     }
 
-    /// One node less has it.
+    /// Counts the end of a use of a list, and removes an unused list.
     pub(crate) fn give_back(&mut self, index: AclIndex) {
         if index == AclIndex::OPEN {
             return;
@@ -101,7 +101,7 @@ impl Acls {
         }
     }
 
-    /// Returns the number of different lists, the open one not counted.
+    /// Returns the number of different lists, without the open one.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.by_acl.len()

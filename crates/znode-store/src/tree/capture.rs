@@ -1,7 +1,7 @@
-//! Capture of the tree as it was at one position, while commands go on changing it: copy on write, one node at a time.
+//! Capture of the tree at one position, while commands change it: copy on write, one node at a time.
 //!
-//! A reader visits the places of the slab in order. A node that changes before its visit is copied first. So a capture costs the memory
-//! of what changes meanwhile.
+//! A reader visits the slots of the slab in order. A node that changes before its visit is copied first. So a capture costs memory only for the nodes
+//! that change meanwhile.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -14,21 +14,21 @@ use crate::tree::record::ZnodeRecord;
 
 /// Progress of a capture, and the copies that it needs.
 pub(crate) struct Capture {
-    /// Nodes created later are not part of it.
+    /// Position of the capture. Nodes created later are not part of it.
     zxid: Zxid,
-    /// The place in the slab that is visited next.
+    /// Next slot of the slab to visit.
     cursor: NodeIndex,
-    /// Number of places that existed at the beginning.
+    /// Number of slots at the beginning.
     slots: u32,
-    /// Nodes at or behind the cursor that have changed or gone, as they were at the beginning.
-    /// A tree and not a hash table, which would stop every command while it grows.
+    /// Copies of nodes at or behind the cursor that have changed or were removed since the beginning. The map is a tree, because the growth of a hash
+    /// table would pause the commands.
     before: BTreeMap<NodeIndex, Box<ZnodeRecord>>,
-    /// Digest of the tree at the beginning, in which the nodes that were copied or visited count with their data as bytes.
+    /// Digest of the tree at the beginning. The nodes that were copied or visited so far count in it with their data as bytes.
     digest: u64,
 }
 
 impl Tree {
-    /// Begins a capture of the tree, which is as the command at `zxid` left it. It replaces an earlier capture.
+    /// Begins a capture of the tree after the command at `zxid`. It replaces an earlier capture.
     pub(crate) fn begin_capture(&mut self, zxid: Zxid) {
         self.capture = Some(Capture {
             zxid,
@@ -44,13 +44,13 @@ impl Tree {
         self.capture = None;
     }
 
-    /// Returns whether all places were visited.
+    /// Returns whether all slots were visited.
     pub(crate) fn is_captured(&self) -> bool {
         let is_over = |capture: &Capture| capture.cursor.0 == capture.slots;
         self.capture.as_ref().is_none_or(is_over)
     }
 
-    /// Visits the next place and returns the node that lay there at the beginning, if there was one.
+    /// Visits the next slot and returns the node that was in it at the beginning, if there was one.
     pub(crate) fn capture_next(&mut self) -> Option<ZnodeRecord> {
         let capture = self.capture.as_mut()?;
         let index = capture.cursor;
@@ -58,7 +58,7 @@ impl Tree {
         if let Some(record) = capture.before.remove(&index) {
             return Some(*record);
         }
-        // It never changed, otherwise there were a copy. But it may be newer.
+        // The node has not changed, because there is no copy. But it may have been created later.
         let zxid = capture.zxid;
         let is_part = self.slab.get(index).is_some_and(|node| node.czxid <= zxid);
         is_part.then(|| self.captured(index))
@@ -78,13 +78,13 @@ impl Tree {
         }
     }
 
-    /// Returns the digest of the captured tree with all data as bytes, once all places were visited. Snapshots have that one, because a
-    /// former release checks it.
+    /// Returns the digest of the captured tree with all data as bytes, once all slots were visited. Snapshots contain this digest, because
+    /// former releases check it.
     pub(crate) fn captured_digest(&self) -> u64 {
         self.capture.as_ref().map_or(0, |capture| capture.digest)
     }
 
-    /// Returns the record of a node, which is as it was at the beginning.
+    /// Returns the record of a node that has not changed since the beginning.
     fn captured(&mut self, index: NodeIndex) -> ZnodeRecord {
         let node = &self.slab[index];
         let record = ZnodeRecord::of(index, node, &self.acls);

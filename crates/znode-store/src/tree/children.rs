@@ -1,6 +1,5 @@
-//! The set of a node's children: their indices, found by name. Names are stored in the nodes and nowhere
-//! else, so the set asks its caller for them; but it keeps a hash of each, for a table that grows would
-//! otherwise have to visit all of a million children. Only a page of them has an order that anybody may see.
+//! Set of the children of a node: their indices, found by name. Names are stored only in the nodes, so the caller passes a function that returns
+//! them. The set stores a hash of each name, because the growth of a table would otherwise visit all of a million children. Only pages have an order.
 
 use alloc::vec::Vec;
 
@@ -11,23 +10,23 @@ use crate::stable_hash;
 use crate::tree::index::NodeIndex;
 use crate::tree::order::Order;
 
-/// Up to this number children are compared one by one: most parents have few, and a table costs more than that.
+/// Number of children up to which they are compared one by one. Most parents have few, and a table costs more than that.
 const FEW: usize = 8;
 
-/// Below this share of its capacity a table is made smaller, so that a list of children costs what there
-/// is and not what there once was.
+/// Divisor of the capacity of a table that gives the number of children below which the table shrinks. So the memory follows the present number of
+/// children, and not a former one.
 const SPARSE: usize = 8;
 
-/// Up to this number children are sorted for each page. Beyond it they stay in order all the time, which costs each change some comparisons
-/// of names.
+/// Number of children up to which they are sorted for each page. Larger sets are always in order, which costs each change some comparisons of
+/// names.
 const SORTED_EACH_TIME: usize = 1024;
 
-/// See the module.
+/// Set of the children of a node.
 #[derive(Debug)]
 pub(crate) enum Children {
     Few(Vec<NodeIndex>),
     Many(HashTable<Child>),
-    /// Too many to sort them for each page.
+    /// Set with an order, because it is too large to sort for each page.
     Ordered {
         table: HashTable<Child>,
         order: Order,
@@ -40,7 +39,7 @@ impl Default for Children {
     }
 }
 
-/// A member of a table.
+/// Entry of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Child {
     /// Half of the hash of its name, which is enough to find it.
@@ -65,7 +64,7 @@ fn half_hash(name: &str) -> u32 {
     stable_hash::of_bytes(name.as_bytes()) as u32
 }
 
-/// The table looks at the highest bits and at the lowest ones.
+/// Spreads half a hash over 64 bits, because the table uses the highest and the lowest bits.
 fn spread(half: u32) -> u64 {
     u64::from(half) | u64::from(half) << 32
 }
@@ -78,7 +77,7 @@ impl Children {
         }
     }
 
-    /// The child called `name`.
+    /// Returns the child called `name`.
     pub(crate) fn find<'n>(&self, name: &str, name_of: impl Fn(NodeIndex) -> &'n str) -> Option<NodeIndex> {
         match self {
             Self::Few(few) => few.iter().copied().find(|&child| name_of(child) == name),
@@ -123,8 +122,8 @@ impl Children {
         }
     }
 
-    /// Adds a child while a tree is rebuilt, unless there is one of its name. Answers whether it did. [`Children::put_in_order`]
-    /// has to follow the last of them.
+    /// Adds a child while a tree is rebuilt, unless there is one of its name. Returns whether it was added. After the last child the caller calls
+    /// [`Children::put_in_order`].
     pub(crate) fn insert_unordered<'n>(
         &mut self,
         child: NodeIndex,
@@ -155,13 +154,13 @@ impl Children {
         }
     }
 
-    /// Makes the order of many children, all at once.
+    /// Sorts a large set once.
     pub(crate) fn put_in_order<'n>(&mut self, name_of: impl Fn(NodeIndex) -> &'n str) {
         if let Self::Many(table) = self
             && table.len() > SORTED_EACH_TIME
         {
             let mut all: Vec<_> = table.iter().map(|child| child.index).collect();
-            // As they were made, which is often the order of their names, too, and then there is little left to sort.
+            // Order of creation. It is often the order of names as well, and then the next sort has little to do.
             all.sort_unstable();
             all.sort_by_key(|&child| name_of(child));
             *self = Self::Ordered {
@@ -190,7 +189,7 @@ impl Children {
             Self::Ordered { table, order } => {
                 order.remove(child, &name_of);
                 take_out(table, child, &name_of);
-                // Not at the very number at which the order was made, lest it is made and given up in turns.
+                // Half of the number at which the order is made, so that a set of that size does not switch back and forth.
                 if table.len() < SORTED_EACH_TIME / 2 {
                     *self = Self::Many(core::mem::take(table));
                 }
@@ -226,7 +225,7 @@ impl Children {
         (page, more)
     }
 
-    /// All of them, in no order.
+    /// Returns all children, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         let (few, many) = match self {
             Self::Few(few) => (Some(few.iter().copied()), None),

@@ -6,7 +6,7 @@ use crate::model::stat::EphemeralOwner;
 use crate::tree::node::FamilyFacts;
 use crate::tree::node_data::NodeData;
 
-/// Facts of a node that a command replaces.
+/// Own facts of a node, which a command replaces.
 pub(crate) struct OwnFacts {
     pub(crate) data: NodeData,
     pub(crate) mzxid: Zxid,

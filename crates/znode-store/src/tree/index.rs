@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Index of a node in the slab. It is reused after its node is gone, and differs between replicas: nothing visible may depend on it.
+/// Index of a node in the slab. It is reused after the removal of its node, and differs between replicas, so nothing visible may depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct NodeIndex(pub(crate) u32);
 
 impl NodeIndex {
-    /// The root never moves. It is its own parent.
+    /// Index of the root, which never moves and is its own parent.
     pub(crate) const ROOT: NodeIndex = NodeIndex(0);
-    /// `/zookeeper`. It and its first two children are there from the beginning, are never deleted, and never move.
+    /// Index of `/zookeeper`. It and its first two children exist from the beginning, are never deleted, and never move.
     pub(crate) const SYSTEM: NodeIndex = NodeIndex(1);
-    /// `/zookeeper/quota`.
+    /// Index of `/zookeeper/quota`.
     pub(crate) const QUOTA: NodeIndex = NodeIndex(2);
-    /// `/zookeeper/config`.
+    /// Index of `/zookeeper/config`.
     pub(crate) const CONFIG: NodeIndex = NodeIndex(3);
 
     /// Returns whether the node is one of those that exist from the beginning.

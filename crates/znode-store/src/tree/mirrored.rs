@@ -1,5 +1,4 @@
-//! Nodes as they are in another tree: made or changed with all their facts, where ordinary changes set some of them and derive
-//! the others.
+//! Copies of nodes of another tree. They are created or changed with all their facts, while ordinary changes set some facts and derive the others.
 
 use crate::model::acl::Acl;
 use crate::model::ids::Zxid;
@@ -12,7 +11,7 @@ use crate::tree::node_data::NodeData;
 use crate::tree::undo::Undo;
 use crate::tree::{SPECIAL, Tree};
 
-/// Facts that a node is to have.
+/// Facts of a node to copy.
 pub(crate) struct MirroredNode {
     pub(crate) kind: Kind,
     pub(crate) data: NodeData,
@@ -25,8 +24,8 @@ pub(crate) struct MirroredNode {
 }
 
 impl Tree {
-    /// Adds a child that is not there yet. `path` is the child's. Its parent's counter is not moved by it, for that has, or
-    /// will get, the value that it has in the other tree; but there are never more children than were created.
+    /// Adds a missing child at `path`. The counter of the parent does not change, because it has, or will get, the value in the other tree. But it is
+    /// raised if there would be more children than were ever created.
     pub(crate) fn insert_mirrored(
         &mut self,
         parent: NodeIndex,
@@ -59,7 +58,7 @@ impl Tree {
         index
     }
 
-    /// Changes a node into what it is to be, but for children that are there and were never created there. `path` is its own.
+    /// Makes the node at `path` a copy. Its counter of creations still covers its present children, even if the other tree has fewer.
     pub(crate) fn mirror(
         &mut self,
         index: NodeIndex,

@@ -1,5 +1,5 @@
-//! The tree of znodes: look-ups, changes, their undo, and what can be checked with the tree alone (placement, quotas). Other checks are in
-//! `apply`. It knows the values of the model, and no other owner.
+//! Tree of znodes: lookups, changes, their undo, and the checks that need only the tree (placement, quotas). Other checks are in `apply`. This module
+//! depends on the values of the model, and on no other part of the state.
 
 mod acls;
 mod capture;
@@ -44,18 +44,18 @@ use crate::tree::facts::{AllFacts, OwnFacts};
 use crate::tree::index::NodeIndex;
 use crate::tree::node_data::NodeData;
 
-/// The parts of `/zookeeper` that are there from the beginning, with the right to them.
+/// Nodes of `/zookeeper` that exist from the beginning: index, index of the parent, name.
 const SPECIAL: [(NodeIndex, NodeIndex, &str); 3] = [
     (NodeIndex::SYSTEM, NodeIndex::ROOT, "/zookeeper"),
     (NodeIndex::QUOTA, NodeIndex::SYSTEM, "/zookeeper/quota"),
     (NodeIndex::CONFIG, NodeIndex::SYSTEM, "/zookeeper/config"),
 ];
 
-/// See the module.
+/// Tree of znodes.
 pub(crate) struct Tree {
     slab: Slab,
     acls: Acls,
-    /// The sum of what all nodes add to it.
+    /// Digest of the tree: the sum of the shares of all nodes.
     digest: u64,
     /// Number of bytes of all paths and all data.
     bytes: u64,
@@ -63,11 +63,11 @@ pub(crate) struct Tree {
     nulls: u64,
     /// Containers that had children and have none, by the time at which they lost the last one.
     emptied: BTreeSet<(u64, NodeIndex)>,
-    /// TTL nodes without children, by the time at which they end.
+    /// TTL nodes without children, by the time at which they expire.
     expiring: BTreeSet<(u64, NodeIndex)>,
     /// Undo log of the changes since [`Tree::begin`].
     undo: Option<Vec<Undo>>,
-    /// The capture for a snapshot, which copies a node before it changes.
+    /// Capture for a snapshot, which copies a node before it changes.
     capture: Option<Capture>,
 }
 
@@ -80,8 +80,8 @@ pub(crate) struct NewZnode<'a> {
 }
 
 impl Tree {
-    /// A tree of the nodes that are there from the beginning. As in ZooKeeper they do not count as created: the first
-    /// sequence number below the root is 0, and its `cversion` is −1.
+    /// Returns a tree of the nodes that exist from the beginning. As in ZooKeeper they do not count as created: the first sequence number below the
+    /// root is 0, and its `cversion` is −1.
     pub(crate) fn new() -> Self {
         let mut tree = Self {
             slab: Slab::default(),
@@ -131,18 +131,18 @@ impl Tree {
         self.nulls
     }
 
-    /// The node at `index`, which must live.
+    /// Returns the node at `index`, which must exist.
     pub(crate) fn node(&self, index: NodeIndex) -> &Node {
         &self.slab[index]
     }
 
-    /// The node at `path`.
+    /// Returns the node at `path`.
     pub(crate) fn find(&self, path: &ZPath) -> Option<NodeIndex> {
         path.components()
             .try_fold(NodeIndex::ROOT, |parent, name| self.child(parent, name))
     }
 
-    /// The child `name` of a node.
+    /// Returns the child `name` of a node.
     pub(crate) fn child(&self, parent: NodeIndex, name: &str) -> Option<NodeIndex> {
         self.slab[parent]
             .family
@@ -151,7 +151,7 @@ impl Tree {
             .find(name, |child| &self.slab[child].name)
     }
 
-    /// The children of a node, in no order.
+    /// Returns the children of a node, in no order.
     pub(crate) fn children(&self, parent: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
         self.slab[parent]
             .family
@@ -159,7 +159,7 @@ impl Tree {
             .flat_map(|family| family.children.iter())
     }
 
-    /// The names of the children of a node, sorted.
+    /// Returns the names of the children of a node, sorted.
     pub(crate) fn child_names(&self, parent: NodeIndex) -> Vec<Arc<str>> {
         let (children, _) = self.children_page(parent, "", None, usize::MAX);
         let names = children
@@ -168,8 +168,7 @@ impl Tree {
         names.collect()
     }
 
-    /// At most `count` children whose names begin with `prefix` and come after `after`, by name, and whether there are
-    /// more.
+    /// Returns at most `count` children whose names begin with `prefix` and follow `after`, by name, and whether there are more.
     pub(crate) fn children_page(
         &self,
         parent: NodeIndex,
@@ -184,7 +183,7 @@ impl Tree {
         }
     }
 
-    /// The path of a node.
+    /// Returns the path of a node.
     pub(crate) fn path(&self, index: NodeIndex) -> ZPath {
         let mut names = Vec::with_capacity(4);
         let mut at = index;
@@ -204,7 +203,7 @@ impl Tree {
         }
     }
 
-    /// The length of the path of a node, but for the root's.
+    /// Returns the length of the path of a node. For the root it is 0.
     pub(crate) fn path_bytes(&self, index: NodeIndex) -> usize {
         let (mut bytes, mut at) = (0, index);
         while at != NodeIndex::ROOT {
@@ -214,7 +213,7 @@ impl Tree {
         bytes
     }
 
-    /// Containers that were emptied before the given time, the longest empty ones first.
+    /// Returns the containers that were emptied before the given time, those empty for longest first.
     pub(crate) fn emptied_before(&self, time_ms: u64) -> impl Iterator<Item = NodeIndex> + '_ {
         self.emptied
             .iter()
@@ -222,7 +221,7 @@ impl Tree {
             .map(|&(_, index)| index)
     }
 
-    /// TTL nodes without children whose time is over, the longest first.
+    /// Returns the expired TTL nodes without children, those expired for longest first.
     pub(crate) fn expired_until(&self, time_ms: u64) -> impl Iterator<Item = NodeIndex> + '_ {
         self.expiring
             .iter()
@@ -230,12 +229,12 @@ impl Tree {
             .map(|&(_, index)| index)
     }
 
-    /// The access control list of a node.
+    /// Returns the access control list of a node.
     pub(crate) fn acl(&self, index: NodeIndex) -> &Acl {
         self.acls.get(self.slab[index].acl)
     }
 
-    /// Returns the node at `path`, or refuses.
+    /// Returns the node at `path`, or the refusal for a missing node.
     pub(crate) fn require(&self, path: &ZPath) -> Result<NodeIndex, Refusal> {
         self.find(path).ok_or_else(|| Refusal::NoNode(path.clone()))
     }
@@ -253,7 +252,7 @@ impl Tree {
         count
     }
 
-    /// Adds a child that is not there yet.
+    /// Adds a missing child.
     pub(crate) fn insert(
         &mut self,
         parent: NodeIndex,
@@ -283,7 +282,7 @@ impl Tree {
         index
     }
 
-    /// Removes a node that has no children and is not the root. `path` is its own.
+    /// Removes the node at `path`, which has no children and is not the root.
     pub(crate) fn remove(&mut self, index: NodeIndex, path: &ZPath, zxid: Zxid, now_ms: u64) {
         let parent = self.slab[index].parent;
         self.before_change(index);
@@ -302,7 +301,7 @@ impl Tree {
         });
     }
 
-    /// Replaces a node's data. `path` is its own.
+    /// Replaces the data of the node at `path`.
     pub(crate) fn set_data(
         &mut self,
         index: NodeIndex,
@@ -315,7 +314,7 @@ impl Tree {
             node.data = data;
             node.mzxid = zxid;
             node.mtime_ms = now_ms;
-            // −1 would mean "any version" in the next request, so the counter passes over it.
+            // The counter skips −1, which would mean "any version" in the next request.
             node.version = if node.version == -2 {
                 0
             } else {
@@ -324,17 +323,17 @@ impl Tree {
         });
     }
 
-    /// Replaces a node's data as if it had always been so. `path` is its own.
+    /// Corrects the data of the node at `path`, without a new version.
     pub(crate) fn correct_data(&mut self, index: NodeIndex, path: &ZPath, data: NodeData) {
         self.change(index, path, |node| node.data = data);
     }
 
-    /// Replaces the data of a contender, which is the JSON of this record, by the record. `path` is its own.
+    /// Replaces the data of the contender at `path`, which is the JSON of this record, by the record.
     pub(crate) fn restore_record(&mut self, index: NodeIndex, path: &ZPath, record: Arc<Written>) {
         self.change_own(index, path, |node| node.data = NodeData::of_contender(record));
     }
 
-    /// Replaces a node's access control list. `path` is its own.
+    /// Replaces the access control list of the node at `path`.
     pub(crate) fn set_acl(&mut self, index: NodeIndex, path: &ZPath, acl: &Acl) {
         let (before, after) = (self.slab[index].acl, self.acls.take(acl));
         self.change(index, path, |node| {
@@ -355,7 +354,7 @@ impl Tree {
         );
     }
 
-    /// Changes a node's own facts in a way that can be taken back.
+    /// Changes the own facts of a node, and logs the undo.
     fn change(&mut self, index: NodeIndex, path: &ZPath, change: impl FnOnce(&mut Node)) {
         self.before_change(index);
         if let Some(undo) = &mut self.undo {
@@ -376,7 +375,7 @@ impl Tree {
         self.change_own(index, path, change);
     }
 
-    /// Changes a node's own facts, with all that follows from them kept true.
+    /// Changes the own facts of a node, and updates all that follows from them.
     fn change_own(&mut self, index: NodeIndex, path: &ZPath, change: impl FnOnce(&mut Node)) {
         let hash = PathHash::of(path.as_str());
         self.remove_own_share(index, hash);
@@ -384,7 +383,7 @@ impl Tree {
         self.add_own_share(index, hash);
     }
 
-    /// Replaces all of a node's facts, with all that follows from them kept true.
+    /// Replaces all facts of a node, and updates all that follows from them.
     pub(crate) fn replace_facts(&mut self, index: NodeIndex, path: &ZPath, facts: AllFacts) {
         let hash = PathHash::of(path.as_str());
         let AllFacts {
@@ -405,7 +404,7 @@ impl Tree {
         node.aversion = own.aversion;
         node.ctime_ms = ctime_ms;
         node.owner = owner;
-        // A node that never had a child has no family, and its facts say so.
+        // A node that never had a child has no family, and none is made for facts without creations.
         if node.family.is_some() || family.creations > 0 {
             let mut kept = node.take_family(|| path.as_str());
             kept.facts = family;
@@ -419,7 +418,7 @@ impl Tree {
     /// Inserts a node into the tree below its parent, and changes the facts of the parent.
     fn attach(&mut self, node: Node, path: &ZPath, change: impl FnOnce(&mut FamilyFacts)) -> NodeIndex {
         let (parent, hash) = (node.parent, PathHash::of(path.as_str()));
-        // A node that comes back may have had children.
+        // An undone removal restores a node that may have had children.
         self.digest = self.digest.wrapping_add(node.family_digest());
         let index = self.slab.insert(node);
         self.add_own_share(index, hash);
@@ -447,13 +446,13 @@ impl Tree {
         );
         self.remove_own_share(index, hash);
         let node = self.slab.remove(index);
-        // It has no children, but it may have had some.
+        // The node has no children, but it may have had some.
         self.digest = self.digest.wrapping_sub(node.family_digest());
         self.acls.give_back(node.acl);
         node
     }
 
-    /// Adds what follows from the node itself to what is known of all nodes.
+    /// Adds the shares of a node to the digest, the counts and the lists of the tree.
     fn add_own_share(&mut self, index: NodeIndex, path: PathHash) {
         let node = &self.slab[index];
         let share = node.own_digest(path, self.acls.hash(node.acl));
@@ -466,7 +465,7 @@ impl Tree {
             .extend(node.expires_at_ms().map(|expires| (expires, index)));
     }
 
-    /// The opposite.
+    /// Subtracts the shares of a node that [`Tree::add_own_share`] has added.
     fn remove_own_share(&mut self, index: NodeIndex, path: PathHash) {
         let node = &self.slab[index];
         let share = node.own_digest(path, self.acls.hash(node.acl));
@@ -481,7 +480,7 @@ impl Tree {
         }
     }
 
-    /// Changes what `parent` knows of its children, with all that follows from it kept true. `path` is the parent's.
+    /// Changes the family of `parent`, which is at `path`, and updates all that follows from it.
     fn change_family<'p>(
         &mut self,
         parent: NodeIndex,
@@ -491,7 +490,7 @@ impl Tree {
         let node = &mut self.slab[parent];
         self.digest = self.digest.wrapping_sub(node.family_digest());
         let before = (node.emptied_at_ms(), node.expires_at_ms());
-        // Out of the slab for a moment: the set of children asks the slab for their names.
+        // The family is taken out of the slab for a moment, because its set of children reads their names from the slab.
         let mut family = node.take_family(path);
         change(&mut family, &self.slab);
         let node = &mut self.slab[parent];

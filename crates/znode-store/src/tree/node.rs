@@ -1,5 +1,5 @@
-//! One znode as it lies in memory. A million of them must fit into a small machine, so what only parents
-//! need is kept apart, and nothing is stored that follows from something else.
+//! Znode in memory. A million of them must fit into a small machine. So facts that only parents need are stored apart, and derived facts are not
+//! stored.
 
 use alloc::boxed::Box;
 
@@ -15,14 +15,14 @@ use crate::tree::children::Children;
 use crate::tree::index::NodeIndex;
 use crate::tree::node_data::NodeData;
 
-/// The hash of a node's path, which is computed once for several digests, and its length.
+/// Hash of a node's path, which is computed once for several digests, with the length of the path.
 ///
 /// A path of at most [`SHORT_PATH_BYTES`] is hashed as one text. The hash of a longer one is made of its parent's hash
 /// and the name, so that the hashes of a deep tree cost no more than the names in it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PathHash {
     hash: u64,
-    /// In bytes.
+    /// Length in bytes.
     pub(crate) length: usize,
 }
 
@@ -44,7 +44,7 @@ impl PathHash {
         path[end + 1..].split('/').fold(above, Self::child_beyond)
     }
 
-    /// The hash of a child's path of more than [`SHORT_PATH_BYTES`].
+    /// Returns the hash of a child's path of more than [`SHORT_PATH_BYTES`].
     fn child_beyond(self, name: &str) -> Self {
         Self {
             hash: stable_hash::of_bytes_after(self.hash, name.as_bytes()),
@@ -52,23 +52,23 @@ impl PathHash {
         }
     }
 
-    /// The length of a child's path.
+    /// Returns the length of a child's path.
     pub(crate) fn child_length(self, name: &str) -> usize {
         // Only the root's own path ends with a slash.
         self.length + name.len() + usize::from(self.length > 1)
     }
 
-    /// The hash of the path of the child `name` of a node at a path of more than [`SHORT_PATH_BYTES`].
+    /// Returns the hash of the path of the child `name` of a node at a path of more than [`SHORT_PATH_BYTES`].
     pub(crate) fn child_of_long(self, name: &str) -> Self {
         debug_assert!(self.length > SHORT_PATH_BYTES);
         self.child_beyond(name)
     }
 }
 
-/// A znode.
+/// Znode in the slab.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// Most names have at most fifteen bytes, which it holds without an allocation.
+    /// Name. Most names have at most fifteen bytes, which this type stores without an allocation.
     pub(crate) name: EcoString,
     pub(crate) data: NodeData,
     pub(crate) parent: NodeIndex,
@@ -80,20 +80,20 @@ pub(crate) struct Node {
     pub(crate) ctime_ms: u64,
     pub(crate) mtime_ms: u64,
     pub(crate) owner: EphemeralOwner,
-    /// Absent while the node never had a child.
+    /// Family; `None` while the node never had a child.
     pub(crate) family: Option<Box<Family>>,
 }
 
 /// Children of a node, and facts about former children.
 #[derive(Debug)]
 pub(crate) struct Family {
-    /// Of the path of the node, for the digest.
+    /// Hash of the path of the node, for the digest.
     pub(crate) path: PathHash,
     pub(crate) facts: FamilyFacts,
     pub(crate) children: Children,
 }
 
-/// Facts that do not follow from the present children.
+/// Facts of a parent that do not follow from its present children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FamilyFacts {
     pub(crate) pzxid: Zxid,
@@ -104,7 +104,7 @@ pub(crate) struct FamilyFacts {
 }
 
 impl Node {
-    /// A node without children that is created now.
+    /// Returns a new node without children.
     pub(crate) fn new(
         name: &str,
         parent: NodeIndex,
@@ -134,7 +134,7 @@ impl Node {
         self.owner.kind()
     }
 
-    /// The owner of an ephemeral node.
+    /// Returns the owner of an ephemeral node.
     pub(crate) fn session(&self) -> Option<SessionId> {
         self.owner.session()
     }
@@ -172,8 +172,8 @@ impl Node {
         }
     }
 
-    /// ZooKeeper's `Stat`. Its `cversion` moves at each creation and each deletion of a child, which is
-    /// twice the creations less the children that are left.
+    /// Returns ZooKeeper's `Stat`. Its `cversion` counts the creations and deletions of children, which is twice the creations minus the present
+    /// children.
     pub(crate) fn stat(&self) -> Stat {
         let children = self.num_children() as u64;
         Stat {
@@ -196,7 +196,7 @@ impl Node {
         self.own_digest_with(self.data.digest(), path, acl_hash)
     }
 
-    /// Returns the same with another share of its data.
+    /// Returns the node's own share of the tree's digest, with another share of its data.
     pub(crate) fn own_digest_with(&self, data: u64, path: PathHash, acl_hash: u64) -> u64 {
         stable_hash::of_words([
             path.hash,
@@ -212,10 +212,10 @@ impl Node {
         ])
     }
 
-    /// Returns the share of the node's children in the tree's digest. It is apart from the node's own share: a change of a child would
-    /// otherwise hash all data of its parent.
+    /// Returns the share of the node's children in the tree's digest. It is separate from the node's own share, because a change of a
+    /// child would otherwise hash all data of its parent.
     pub(crate) fn family_digest(&self) -> u64 {
-        // A creation that was taken back leaves an empty family behind, which is as good as none.
+        // An undone creation leaves an empty family, which counts as none.
         let Some(family) = self.family.as_ref().filter(|family| !family.is_untouched()) else {
             return 0;
         };
@@ -238,7 +238,7 @@ impl Node {
         self.family.as_ref().map_or(none, |family| family.facts)
     }
 
-    /// Removes and returns the family, or makes one of the node at `path`: a node has none before its first child.
+    /// Removes and returns the family of the node at `path`. A node has none before its first child; then it makes one.
     pub(crate) fn take_family<'p>(&mut self, path: impl FnOnce() -> &'p str) -> Box<Family> {
         let facts = self.family_facts();
         self.family.take().unwrap_or_else(|| {
@@ -258,5 +258,5 @@ impl Family {
     }
 }
 
-/// One kilobyte more per ten znodes is a hundred megabytes per million.
+/// Bound on the size of a node: one kilobyte more per ten znodes is a hundred megabytes per million.
 const _: () = assert!(size_of::<Option<Node>>() <= 96);

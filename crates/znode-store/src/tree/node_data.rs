@@ -1,28 +1,28 @@
-//! Data of a node in the tree: bytes as a client wrote them, or the record of a contender, of which the bytes are a view.
+//! Data of a node in the tree: bytes as a client wrote them, or the record of a contender, whose bytes follow from it.
 
 use alloc::sync::Arc;
 
 use crate::model::contender::Written;
 use crate::model::data::Data;
 
-/// See the module. Each of a million nodes has one, so it takes no more than the pointer of a slice: that leaves room for one variant more.
+/// Data of a node. Each of a million nodes has one, so it takes only the space of a slice pointer, which leaves room for one more variant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NodeData {
-    /// Some bytes, or null.
+    /// Allocated bytes, or null.
     Allocated(triomphe::Arc<[u8]>),
-    /// A contender's record, or no bytes.
+    /// Record of a contender, or no bytes.
     Other(Option<Arc<Written>>),
 }
 
 const _: () = assert!(size_of::<NodeData>() == size_of::<Data>());
 
 impl NodeData {
-    /// The record of a contender as data.
+    /// Returns the record of a contender as data.
     pub(crate) fn of_contender(record: Arc<Written>) -> Self {
         Self::Other(Some(record))
     }
 
-    /// The record of a contender.
+    /// Returns the record of a contender.
     pub(crate) fn record(&self) -> Option<&Arc<Written>> {
         match self {
             Self::Other(record) => record.as_ref(),
@@ -30,7 +30,7 @@ impl NodeData {
         }
     }
 
-    /// The bytes of data that is no record; none if it is null.
+    /// Returns the bytes of data that is no record, or no bytes if it is null.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Allocated(bytes) => bytes,
@@ -58,7 +58,7 @@ impl NodeData {
         }
     }
 
-    /// Returns the data as clients read it. Writes that of a contender.
+    /// Returns the data as clients read it. For a contender it encodes the record.
     pub(crate) fn to_data(&self) -> Data {
         match self {
             Self::Allocated(bytes) => Data(Some(bytes.clone())),

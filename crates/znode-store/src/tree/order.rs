@@ -1,15 +1,15 @@
-//! The children of a znode that has very many, in the order of their names, for pages. Only
-//! indices are kept, in pieces of bounded size: a change moves a few hundred of them, never all.
+//! Order of the children of a znode with very many, by name, for pages. It stores only indices, in pieces of bounded size, so that a change moves a
+//! few hundred of them and never all.
 
 use alloc::vec::Vec;
 
 use crate::tree::index::NodeIndex;
 
-/// The most children in one piece; a full one is split. Small enough to be moved in no time, large enough that the list
-/// of pieces stays short: two thousand for a million children.
+/// Maximum number of children in one piece; a full piece is split. A piece is small enough to be moved quickly, and large enough that the list of
+/// pieces stays short: two thousand for a million children.
 const PIECE: usize = 1024;
 
-/// See the module. No piece is empty.
+/// Children in the order of their names, in pieces. No piece is empty.
 #[derive(Debug)]
 pub(crate) struct Order(Vec<Vec<NodeIndex>>);
 
@@ -19,7 +19,7 @@ impl Order {
         Self(children.chunks(PIECE / 2).map(<[_]>::to_vec).collect())
     }
 
-    /// The children from the first one on whose name is not before `name`.
+    /// Returns the children in order, from the first one whose name is not before `name`.
     pub(crate) fn first_at<'n>(
         &self,
         name: &str,
@@ -60,7 +60,7 @@ impl Order {
         }
     }
 
-    /// Returns the place of the first child whose name is not before `name`: the piece, and the place there.
+    /// Returns the position of the first child whose name is not before `name`: the piece, and the index in it.
     fn place<'n>(&self, name: &str, name_of: impl Fn(NodeIndex) -> &'n str) -> (usize, usize) {
         let ends_before = |piece: &Vec<NodeIndex>| {
             let last = *piece.last().expect("no piece is empty");

@@ -14,12 +14,12 @@ use crate::tree::quota::Growth;
 
 /// Placement of a node that is to be created.
 pub(crate) struct Placement<'p> {
-    /// The parent that it is to have.
+    /// Path of its parent.
     parent: &'p ZPath,
-    /// The deepest ancestor that exists.
+    /// Deepest existing ancestor.
     pub(crate) ancestor: NodeIndex,
-    /// The lengths of the paths of the ancestors that do not, from above. (All these paths of a deep place would be much
-    /// longer than what was asked.)
+    /// Lengths of the paths of the missing ancestors, from above. (The paths themselves would be much longer than the request, if the node is
+    /// deep.)
     missing: Vec<usize>,
 }
 
@@ -29,20 +29,20 @@ impl Placement<'_> {
         self.missing.is_empty()
     }
 
-    /// The number of ancestors that do not exist.
+    /// Returns the number of missing ancestors.
     pub(crate) fn count_missing(&self) -> i64 {
         self.missing.len() as i64
     }
 
-    /// The paths of the ancestors that do not exist, from above.
+    /// Returns the paths of the missing ancestors, from above.
     pub(crate) fn missing(&self) -> impl Iterator<Item = ZPath> {
         let path = |&end: &usize| ZPath::from_checked(self.parent.as_str()[..end].into());
         self.missing.iter().map(path)
     }
 
-    /// The bytes of those of these paths that are long.
+    /// Returns the total bytes of the long paths among those of the missing ancestors.
     pub(crate) fn long_bytes(&self) -> usize {
-        // The last one is the longest.
+        // The path of the parent is the longest one.
         if self.missing.is_empty() || self.parent.is_short() {
             return 0;
         }
@@ -72,7 +72,7 @@ impl Tree {
         }
     }
 
-    /// Refuses a creation below an ephemeral node, and below one that has as many children as it may.
+    /// Refuses a creation below an ephemeral node, and below one with the maximum number of children.
     pub(crate) fn may_have_children(&self, place: &Placement<'_>, limit: u32) -> Result<(), Refusal> {
         let node = self.node(place.ancestor);
         let path = || self.path(place.ancestor);
@@ -88,14 +88,14 @@ impl Tree {
         Ok(())
     }
 
-    /// Refuses what would pass a hard quota.
+    /// Refuses a creation that would exceed a hard quota.
     pub(crate) fn check_quotas_of_creation(
         &self,
         place: &Placement<'_>,
         path: &ZPath,
         data: &NodeData,
     ) -> Result<(), Refusal> {
-        // Parents that are missing count as well; they are counted where the node itself is.
+        // Missing parents count as well. They are counted in the quota of the node itself.
         let growth = Growth {
             count: 1 + place.count_missing(),
             bytes: data.len() as i64,
@@ -103,7 +103,7 @@ impl Tree {
         self.check_quota(path, growth)
     }
 
-    /// The number that the next sequential child gets; `parent` is `None` if it does not exist yet.
+    /// Returns the number of the next sequential child; `parent` is `None` if it does not exist yet.
     pub(crate) fn next_sequence(&self, parent: Option<NodeIndex>, path: &ZPath) -> Result<u64, Refusal> {
         match parent.map_or(0, |parent| self.node(parent).creations()) {
             sequence if sequence > MAX_SEQUENCE => Err(Refusal::SequenceExhausted(path.clone())),

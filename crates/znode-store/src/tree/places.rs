@@ -1,22 +1,21 @@
-//! Map from the index that a node had in a snapshot to its present index. It is a list, because a snapshot has nodes in the order of their
-//! indices, and nearly all indices have a node. Indices far beyond the list are in a table: a damaged record must not make the list take
-//! all memory.
+//! Map from the index of a node in a snapshot to its present index. It is a list, because a snapshot has nodes in the order of their indices, and
+//! nearly all indices have a node. Indices far beyond the list are in a table, because a damaged record must not make the list take all memory.
 
 use alloc::vec::Vec;
 
 use crate::stable_hash::Table;
 use crate::tree::index::NodeIndex;
 
-/// Factor between the length of the list and the number of nodes: a tree that was once larger has holes.
+/// Number of indices of the list per node: a tree that was once larger has unused indices. With [`FIRST`] it bounds the length of the list.
 const SPREAD: usize = 4;
 
-/// The bit.
+/// Constant part of the bound on the length of the list.
 const FIRST: usize = 1024;
 
-/// Index of no node: there are never as many nodes.
+/// Index of no node, because there are never as many nodes.
 const NOWHERE: u32 = u32::MAX;
 
-/// See the module.
+/// Map from former to present indices.
 #[derive(Default)]
 pub(crate) struct Places {
     near: Vec<u32>,
@@ -25,7 +24,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Notes where the node is that lay at `before`. Answers whether that was not known.
+    /// Maps the index `before` to `now`, unless it has an entry. Returns whether it had none.
     pub(crate) fn insert(&mut self, before: NodeIndex, now: NodeIndex) -> bool {
         if self.get(before).is_some() {
             return false;
@@ -47,7 +46,7 @@ impl Places {
     pub(crate) fn get(&self, before: NodeIndex) -> Option<NodeIndex> {
         match self.near.get(before.0 as usize) {
             Some(&now) if now != NOWHERE => Some(NodeIndex(now)),
-            // It may have been noted when the list was shorter.
+            // The entry may have been made when the list was shorter.
             _ if self.far.is_empty() => None,
             _ => self.far.get(&before).copied(),
         }
@@ -61,7 +60,7 @@ mod tests {
     #[test]
     fn places_are_found_wherever_they_were() {
         let mut places = Places::default();
-        // Some far away at first, which the list reaches later.
+        // Some indices are far beyond the list at first, and the list reaches them later.
         let before = (0..50_000_u32).map(|n| {
             if n % 5 == 0 {
                 u32::MAX - n

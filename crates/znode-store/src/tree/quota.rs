@@ -1,4 +1,4 @@
-//! Quotas as ZooKeeper has them (<https://zookeeper.apache.org/doc/current/zookeeperQuotas.html>). The quota of the subtree `/a/b` is the
+//! Quotas with the semantics of ZooKeeper (<https://zookeeper.apache.org/doc/current/zookeeperQuotas.html>). The quota of the subtree `/a/b` is the
 //! znode `/zookeeper/quota/a/b/zookeeper_limits`, and its sibling `zookeeper_stats` has the usage. Both are ordinary znodes, which clients
 //! create, write and delete, with these rules:
 //!
@@ -6,7 +6,7 @@
 //! - A new znode `zookeeper_stats` is filled in, and kept correct from there on, without a version and without an event.
 //! - A change beyond a hard limit is refused. A change beyond a soft limit causes an event and is not refused.
 //!
-//! There is no state beside those znodes, so there are no copies that could differ.
+//! There is no other state of quotas than those znodes, so no copies can differ.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -21,9 +21,9 @@ use crate::tree::node_data::NodeData;
 
 /// Parent of all quotas.
 const ROOT: &str = "/zookeeper/quota";
-/// The znode that says what is allowed.
+/// Name of the znode with the limits.
 const LIMITS: &str = "zookeeper_limits";
-/// The znode that says what is used.
+/// Name of the znode with the usage.
 const STATS: &str = "zookeeper_stats";
 
 /// Value of a missing number.
@@ -66,13 +66,13 @@ impl Numbers {
     }
 }
 
-/// The data of `zookeeper_stats`.
+/// Returns the data of `zookeeper_stats`.
 fn stats(count: i64, bytes: i64) -> NodeData {
     Data::from(&*format!("count={count},bytes={bytes}")).into()
 }
 
 impl Tree {
-    /// Refuses a change at `path` that would pass a hard limit.
+    /// Refuses a change at `path` that would exceed a hard limit.
     pub(crate) fn check_quota(&self, path: &ZPath, growth: Growth) -> Result<(), Refusal> {
         let Some((of, quota)) = self.quota_over(path) else {
             return Ok(());
@@ -84,8 +84,8 @@ impl Tree {
             (QuotaKind::Count, growth.count, used.count, limits.count_hard),
             (QuotaKind::Bytes, growth.bytes, used.bytes, limits.bytes_hard),
         ] {
-            // As in ZooKeeper nothing is refused that leaves the number as it is, and what makes it smaller is, if it
-            // is still too much.
+            // As in ZooKeeper a change that leaves the number as it is is not refused. A change that reduces the number is refused if the result
+            // still exceeds the limit.
             let would_be = used.unwrap_or(NONE).saturating_add(growth);
             if let Some(limit) = limit.filter(|limit| growth != 0 && *limit > NONE && would_be > *limit) {
                 return Err(Refusal::QuotaExceeded {
@@ -130,7 +130,7 @@ impl Tree {
                 limits.bytes_hard,
             ),
         ] {
-            // Where there is a hard limit, that is the limit.
+            // A hard limit takes precedence over the soft one.
             let soft = soft.filter(|soft| *soft > NONE && hard.is_none_or(|hard| hard <= NONE));
             if let Some(limit) = soft.filter(|limit| before <= *limit && after > *limit) {
                 events.push(Event::SoftQuotaPassed {
@@ -149,7 +149,7 @@ impl Tree {
         Some(Numbers::parse(&self.node(node).data))
     }
 
-    /// Fills in what is used, if the node at `path` was just created to say that.
+    /// Fills in the usage, if the new node at `path` is the one for the usage of a quota.
     pub(crate) fn begin_quota(&mut self, node: NodeIndex, path: &ZPath) {
         if path.name() != STATS {
             return;
@@ -170,7 +170,7 @@ impl Tree {
         self.correct_data(node, path, stats(count, bytes));
     }
 
-    /// The nearest subtree around `path` that has a quota, and the node below which that is kept.
+    /// Returns the nearest subtree around `path` with a quota, and the node that contains that quota.
     fn quota_over(&self, path: &ZPath) -> Option<(ZPath, NodeIndex)> {
         // Quotas are rare, and changes of znodes are not.
         if self.node(NodeIndex::QUOTA).num_children() == 0 {

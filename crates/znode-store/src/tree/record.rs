@@ -1,4 +1,4 @@
-//! Record of a znode in a snapshot: all of it but what follows from others (its place in the slab, its children, its share of the digest).
+//! Record of a znode in a snapshot. It has all facts except those that follow from other records: the slot, the children, the share of the digest.
 
 use alloc::boxed::Box;
 
@@ -14,13 +14,13 @@ use crate::tree::acls::Acls;
 use crate::tree::index::NodeIndex;
 use crate::tree::node::{Family, FamilyFacts, Node, PathHash};
 
-/// See the module. The index at the time of the snapshot identifies the node.
+/// Record of a znode. Its index at the time of the snapshot identifies it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ZnodeRecord {
     pub(crate) index: NodeIndex,
     pub(crate) parent: NodeIndex,
     pub(crate) name: EcoString,
-    /// Null is marked beside the records: see [`crate::snapshot`].
+    /// Data. Null is marked outside the records: see [`crate::snapshot`].
     #[serde(with = "bytes_alone")]
     pub(crate) data: Data,
     acl: Acl,
@@ -35,7 +35,7 @@ pub(crate) struct ZnodeRecord {
 }
 
 impl ZnodeRecord {
-    /// The record of the node that lies at `index`.
+    /// Returns the record of the node at `index`.
     pub(crate) fn of(index: NodeIndex, node: &Node, acls: &Acls) -> Self {
         Self {
             index,
@@ -65,7 +65,7 @@ impl ZnodeRecord {
         self.family.map_or(0, |family| family.creations)
     }
 
-    /// The node, still without its children.
+    /// Returns the node, still without its children.
     pub(crate) fn into_node(self, acls: &mut Acls) -> Result<Node, Damage> {
         if !self.owner.is_legal() {
             return Err("a znode in it is of no kind");
@@ -84,7 +84,7 @@ impl ZnodeRecord {
             owner: self.owner,
             family: self.family.map(|facts| {
                 Box::new(Family {
-                    // Paths are known when the tree is put together.
+                    // The path is known only when the tree is complete.
                     path: PathHash::default(),
                     facts,
                     children: Default::default(),

@@ -7,20 +7,20 @@ use core::ops::{Index, IndexMut};
 use crate::tree::index::NodeIndex;
 use crate::tree::node::Node;
 
-/// Nodes in one piece: about 100 KiB, which is allocated in an instant.
+/// Number of nodes in one piece, about 100 KiB, which is allocated quickly.
 const PIECE: usize = 1024;
 
-/// See the module.
+/// Slab of nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Slab {
     pieces: Vec<Vec<Option<Node>>>,
     free: Vec<NodeIndex>,
-    /// Places that were ever used.
+    /// Number of slots that were ever used.
     slots: u32,
 }
 
 impl Slab {
-    /// Returns the number of places that were ever used, free ones included.
+    /// Returns the number of slots that were ever used, including free ones.
     pub(crate) fn slots(&self) -> u32 {
         self.slots
     }
@@ -40,7 +40,7 @@ impl Slab {
         self.pieces.get_mut(at / PIECE)?.get_mut(at % PIECE)?.as_mut()
     }
 
-    /// Inserts a node into the place that was freed last, or into a new one.
+    /// Inserts a node into the slot that was freed last, or into a new one.
     pub(crate) fn insert(&mut self, node: Node) -> NodeIndex {
         if let Some(index) = self.free.pop() {
             *self.slot(index) = Some(node);
@@ -61,7 +61,7 @@ impl Slab {
         index
     }
 
-    /// Removes a node and frees its place.
+    /// Removes a node and frees its slot.
     pub(crate) fn remove(&mut self, index: NodeIndex) -> Node {
         let node = self.slot(index).take().expect("only a live znode is removed");
         self.free.push(index);

@@ -1,5 +1,5 @@
-//! Undo of a transaction that failed half way, so that not even its sequence numbers are missing. Steps are undone in reverse order, so
-//! every node returns to the very place that it had.
+//! Undo of a failed transaction, which restores even the sequence numbers. Steps are undone in reverse order, so every node returns to its former
+//! slot.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ pub(crate) enum Undo {
     },
     Removed {
         node: Node,
-        /// The node's list may have gone with it.
+        /// Access control list, because the table may have removed it with its last node.
         acl: Acl,
         path: ZPath,
         parent: FamilyFacts,
@@ -49,8 +49,7 @@ impl Tree {
         self.undo = None;
     }
 
-    /// Undoes all changes since [`Tree::begin`]. Calls `ephemeral` for each ephemeral node that is removed (`false`) or restored (`true`)
-    /// by that.
+    /// Undoes all changes since [`Tree::begin`]. Calls `ephemeral` for each ephemeral node that the undo removes (`false`) or restores (`true`).
     pub(crate) fn roll_back(&mut self, mut ephemeral: impl FnMut(SessionId, (Zxid, NodeIndex), bool)) {
         for step in self.undo.take().into_iter().flatten().rev() {
             match step {
@@ -91,7 +90,7 @@ impl Tree {
         }
     }
 
-    /// Notes a step, if changes can be taken back.
+    /// Logs a step, if changes are logged for an undo.
     pub(crate) fn remember(&mut self, step: impl FnOnce() -> Undo) {
         if let Some(undo) = &mut self.undo {
             undo.push(step());

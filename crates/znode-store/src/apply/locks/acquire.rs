@@ -1,4 +1,4 @@
-//! Acquire: a new contender, or one more call of an owner that has a contender. Each step refuses before it changes anything. Only
+//! Acquire: adds a contender, or one more call of an owner that has a contender. Each step refuses before it changes anything. Only
 //! `grant_waiters.rs` grants a lock to a waiter.
 
 use alloc::string::{String, ToString};
@@ -46,7 +46,7 @@ pub(crate) struct Created {
     contender: Contender,
 }
 
-/// Creates a contender, joins a contender of the same owner, or refuses.
+/// Creates a contender, joins a contender of the same owner, or refuses the call.
 pub(crate) fn acquire(store: &mut Store, cx: &mut Context<'_>, mut call: AcquireCall) -> Outcome {
     let stays = |contender: &Contender| !store.sessions.is_ending(contender.session);
     match store.locks.plan(call.session, &mut call.wish, call.wait, stays)? {
@@ -109,7 +109,7 @@ pub(crate) fn enqueue(store: &mut Store, cx: &mut Context<'_>, created: Created)
     let Created { lock, mut contender } = created;
     let (request, number) = (contender.request, contender.number);
     let holder = String::from(contender.name());
-    // Only a lock that was free before is granted here: the next waiter of another one may be of a session that has ended.
+    // Only a lock that was free before is granted here: the next waiter of a lock in use may belong to a session that has ended.
     let is_free = contender
         .record
         .as_ref()
@@ -138,7 +138,7 @@ pub(crate) fn enqueue(store: &mut Store, cx: &mut Context<'_>, created: Created)
     }
 }
 
-/// Enters once more where the owner is already, or waits already.
+/// Adds a call to the contender with which the owner holds the lock already, or waits already.
 pub(crate) fn join(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -149,7 +149,8 @@ pub(crate) fn join(
         wish, attempt, wait, ..
     } = call;
     let mut found = store.contender(&wish.lock, own).expect("it is in the queue");
-    // A shared holder requests a stronger mode: it would wait behind itself. (A writer that requests to read has that right.)
+    // A shared holder that requests a stronger mode would wait for itself. (An exclusive holder that requests a shared lock has that right
+    // already.)
     if reach(found.request.mode) < reach(wish.mode) {
         return Err(waits_for_itself(&found));
     }
@@ -172,8 +173,8 @@ pub(crate) fn join(
     Ok(found)
 }
 
-/// An `acquire` was sent again under its request id; `first` is what it was answered then, or what the memory
-/// was corrected to since. (A call that its caller abandoned is forgotten, and so never gets here.)
+/// Answers an `acquire` that was sent again under its request id. `first` is its recorded outcome, with later corrections. (A call that its caller
+/// abandoned has no record, and is not handled here.)
 pub(crate) fn repeat_acquire(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -186,7 +187,7 @@ pub(crate) fn repeat_acquire(
     let holder = match &first {
         Ok(Reply::Queued(place)) => &place.holder,
         Ok(Reply::Granted(grant)) => &grant.holder,
-        // It was refused, or was not granted in time: once and for all.
+        // The call was refused, or was not granted in time, which is final.
         _ => return first,
     };
     let found = store
@@ -201,7 +202,7 @@ pub(crate) fn repeat_acquire(
             contenders::rewrite(store, cx, &mut found, record);
             Ok(found.reply())
         }
-        // The hold was released, those of other calls stay.
+        // The hold of this call was released; those of other calls stay.
         None => first,
     }
 }

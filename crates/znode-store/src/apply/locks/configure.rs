@@ -17,7 +17,7 @@ use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
 use crate::tree::quota::Growth;
 
-/// Sets a lock's terms. They stay when the lock is not in use, and until they are set otherwise.
+/// Changes the settings of a lock. They stay while the lock is not in use, until they are changed again.
 pub(crate) fn configure(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -32,12 +32,12 @@ pub(crate) fn configure(
             return Err(Refusal::BadWish("the limit of a semaphore is at least 1".into()));
         }
         (None, _) | (Some(_), None) | (Some(Some(_)), Some(LockMode::Semaphore { .. })) => {}
-        // It would be as many limits as there are holders that named one.
+        // Without the setting there would be as many limits as there are holders that requested one.
         (Some(None), Some(in_use)) | (Some(Some(_)), Some(in_use)) => {
             return Err(Refusal::ModeConflict { lock, in_use });
         }
     }
-    // Of a lock that does not exist nothing has to be lifted, so that a full disk never hinders it.
+    // A lock that does not exist has no settings to remove. So no znode is created for it, and a full disk does not prevent a removal of settings.
     let only_removes_settings = only_removes_settings(limit, draining);
     if only_removes_settings && store.tree.find(lock.znode()).is_none() {
         return Ok(Reply::Configured);

@@ -13,7 +13,7 @@ use crate::model::path::LockName;
 use crate::model::refusal::Refusal;
 use crate::store::Store;
 
-/// Removes a contender from its queue. Its znode is gone, and the `Deleted` event is out already.
+/// Removes a contender from its queue, after its znode was removed and the `Deleted` event was appended.
 pub(crate) fn contender_removed(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -51,7 +51,7 @@ pub(crate) fn contender_removed(
             Some(Refusal::NotHolder { lock, holder })
         }
         ContenderEnd::Forbidden => Some(Refusal::no_right_to_lock(&lock)),
-        // The step that withdrew the call corrects the memory itself; a release leaves it as it is.
+        // The step that withdrew the call corrects the recorded outcome itself; a release does not change it.
         ContenderEnd::Withdrawn | ContenderEnd::Released | ContenderEnd::Upgraded => None,
         // The recorded outcomes of the session are removed with it.
         ContenderEnd::SessionClosed | ContenderEnd::SessionExpired => None,

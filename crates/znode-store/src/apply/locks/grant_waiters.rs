@@ -15,8 +15,8 @@ use crate::model::path::LockName;
 use crate::model::reply::Reply;
 use crate::store::Store;
 
-/// Grants the locks that a command touched to their waiters. Called once at the end of each command. Most commands touch none, and do not
-/// pay for the rest.
+/// Grants the locks that a command touched to their waiters. Called once at the end of each command. Most commands touch none, and pay only for the
+/// check.
 #[inline]
 pub(crate) fn grant_waiters(store: &mut Store, cx: &mut Context<'_>) {
     while store.locks.has_touched() {
@@ -39,9 +39,9 @@ fn grant_touched(store: &mut Store, cx: &mut Context<'_>) {
     store.locks.recycle_touched(touched);
 }
 
-/// Removes the next waiters from the queue while their sessions have ended, or the owners of their sessions have no right to lock here.
-/// Returns whether the one that is next then may be granted the lock. It may not if its session has ended and this entry has done its share
-/// of removals; the entry that removes the waiter settles the lock again.
+/// Removes the next waiters from the queue while their sessions have ended, or the owners of their sessions have no right to the lock. Returns
+/// whether the waiter that is next then may be granted the lock. It may not if its session has ended and the budget of this entry is used up; the
+/// entry that removes the waiter grants the lock.
 fn remove_ungrantable(store: &mut Store, cx: &mut Context<'_>, lock: &LockName) -> bool {
     while (store.access.waits_end_with_rights() || store.sessions.are_ending())
         && let Some(next) = store.locks.next(lock)
@@ -58,7 +58,7 @@ fn remove_ungrantable(store: &mut Store, cx: &mut Context<'_>, lock: &LockName) 
                 *cx.removals_left -= 1;
                 ending.how()
             }
-            // The rights of contenders that this very command created are checked before it is applied.
+            // The rights for contenders that this very command created were checked before.
             None if czxid == cx.zxid => return true,
             None => ContenderEnd::Forbidden,
         };

@@ -1,6 +1,6 @@
-//! Several locks by one call, which enters all their queues at one position. Of two such calls one is ahead of the other in every lock that
-//! both request, so they never wait for each other. The call is complete when all its contenders hold, and its caller waits for each. Until
-//! then some of them hold already; otherwise other calls would overtake them.
+//! Acquire of several locks by one call, which enters all their queues at one position. Of two such calls one is ahead of the other in every lock
+//! that both request, so they never wait for each other. The call is complete when all its contenders hold their locks. Until then some of them
+//! hold already; otherwise other calls would overtake them.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -53,11 +53,11 @@ pub(crate) fn acquire_many(
         let plan = store.locks.plan(session, &mut call.wish, wait, stays)?;
         calls.push((call, plan));
     }
-    // What can still fail are the limits of sessions, parents and quotas, which add up.
+    // Only the limits of sessions, parents and quotas can still refuse the call, because they count all contenders together.
     let events_before = cx.events.len();
     store.tree.begin();
     let mut entries = Vec::with_capacity(calls.len());
-    // The tree rolls its znodes back, and not the records in the queues.
+    // The tree can roll back its znodes, but not the records in the queues.
     let mut before_joins = Vec::new();
     for (call, plan) in calls {
         let entry = match plan {
@@ -89,7 +89,7 @@ pub(crate) fn acquire_many(
     Ok(Reply::Multi(replies.collect()))
 }
 
-/// The call was sent again; `first` is what is remembered of it.
+/// Answers a call for several locks that was sent again. `first` is its recorded outcome.
 pub(crate) fn repeat_acquire_many(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -125,7 +125,8 @@ pub(crate) fn repeat_acquire_many(
     Ok(Reply::Multi(replies))
 }
 
-/// Releases one hold of each. A lock that is not held is skipped: the caller has lost it, and the others have to be released all the same.
+/// Releases one hold of each lock. A lock that is not held is skipped, because the caller has lost it, and the others have to be released all the
+/// same.
 pub(crate) fn release_many(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -151,7 +152,7 @@ pub(crate) fn release_many(
     }
 }
 
-/// Withdraws the call in all queues, also where it was granted.
+/// Withdraws a call from all queues, and releases its grants.
 pub(crate) fn withdraw_many(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -175,7 +176,7 @@ pub(crate) fn withdraw_many(
             .map(ResolvedContender::reply)
     };
     let grants: Option<Vec<Reply>> = found.iter().map(granted).collect();
-    // All was granted before the end of the caller's patience, if only just.
+    // All locks were granted just before the timeout of the caller.
     if let Some(grants) = grants.filter(|_| cause == WithdrawCause::TimedOut) {
         return Ok(Reply::Multi(grants));
     }

@@ -1,8 +1,8 @@
 //! Changes of a holder's mode without a release: downgrade, and upgrade of the upgradeable holder.
 //!
-//! A downgraded holder keeps its token: it conflicts with fewer modes than before. An upgraded holder needs a new token, because shared
-//! holders, which now conflict with it, may have had larger ones. The new token is the position of the upgrade's grant. It may be larger
-//! than the positions of waiters, so their grants need new tokens as well: that is the floor in `locks/state.rs`.
+//! A downgraded holder keeps its token, because it conflicts with fewer modes than before. An upgraded holder needs a new token, because the shared
+//! holders that conflict with it now may have had larger ones. The new token is the position at which the upgrade is granted. It may be larger than
+//! the positions of waiters, so their grants need new tokens as well: `floor` in `locks/state.rs` ensures that.
 
 use alloc::string::String;
 
@@ -37,7 +37,7 @@ pub(crate) fn downgrade(
         Downgraded::Upgradeable => LockMode::Upgradeable,
     };
     match (found.request.mode, mode) {
-        // It was downgraded before.
+        // The holder was downgraded before.
         (now, then) if now == then => return Ok(Reply::Granted(found.grant())),
         (LockMode::Exclusive, _) | (LockMode::Upgradeable, LockMode::Shared) => {}
         (LockMode::Shared | LockMode::Upgradeable | LockMode::Semaphore { .. }, _) => {
@@ -50,7 +50,7 @@ pub(crate) fn downgrade(
     Ok(Reply::Granted(found.grant()))
 }
 
-/// Becomes the only holder, or waits until the others are gone.
+/// Makes a holder the only one, or lets it wait until the others are gone.
 pub(crate) fn upgrade(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -62,9 +62,9 @@ pub(crate) fn upgrade(
 ) -> Outcome {
     let mut found = own_holder(store, session, lock, holder)?;
     match found.request.mode {
-        // It was upgraded before.
+        // The holder was upgraded before.
         LockMode::Exclusive => return Ok(Reply::Granted(found.grant())),
-        // Two shared holders could request an upgrade, and each would wait for the other.
+        // If shared holders could upgrade, two of them could wait for each other.
         LockMode::Shared => return Err(waits_for_itself(&found)),
         LockMode::Semaphore { .. } => return Err(wrong_mode(&found, ModeStep::Upgraded)),
         LockMode::Upgradeable => {}
@@ -107,7 +107,7 @@ pub(crate) fn upgrade(
     Ok(upgrade_reply(store, &found))
 }
 
-/// An `upgrade` was sent again; `first` is what is remembered of it.
+/// Answers an `upgrade` that was sent again. `first` is its recorded outcome.
 pub(crate) fn repeat_upgrade(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -137,7 +137,7 @@ pub(crate) fn repeat_upgrade(
     }
 }
 
-/// Called at the end of a command for each lock that it touched: the others may be gone.
+/// Grants a waiting upgrade if the other holders are gone. Called at the end of a command for each lock that it touched.
 pub(crate) fn grant_upgrade(store: &mut Store, cx: &mut Context<'_>, lock: &LockName) {
     let upgrading = store.locks.queue(lock).and_then(Queue::upgrading);
     let Some(path) = upgrading.map(|upgrading| upgrading.path.clone()) else {
@@ -200,7 +200,7 @@ pub(crate) fn withdraw_upgrade(
         };
         store
             .sessions
-            .correct_memory(found.session, &request_id, found.name(), answer);
+            .correct_withdrawn(found.session, &request_id, found.name(), answer);
     }
     Reply::Withdrawn
 }
@@ -215,7 +215,7 @@ fn upgrade_reply(store: &Store, found: &ResolvedContender) -> Reply {
     Reply::Queued(found.place(others))
 }
 
-/// The contender by which a session holds a lock.
+/// Returns the contender with which a session holds a lock.
 pub(crate) fn own_holder(
     store: &Store,
     session: SessionId,
@@ -232,7 +232,7 @@ pub(crate) fn own_holder(
     found.filter(is_own).ok_or(Refusal::NotHolder { lock, holder })
 }
 
-/// Returns whether a holder could be the only one now. (Draining does not matter: there is no new contender.)
+/// Returns whether a holder could be the only one now. (Draining does not matter, because an upgrade adds no contender.)
 fn may_be_alone(store: &Store, lock: &LockName) -> bool {
     let queue = store.locks.queue(lock);
     queue.is_some_and(|queue| queue.holding() == 1) && !store.locks.terms(lock).closed
@@ -261,7 +261,7 @@ fn finish_upgrade(
     cx.events.push(Event::HoldBegan(hold));
 }
 
-/// Forgets the last upgrade, and that it waits.
+/// Removes the last upgrade from a record, and its wait if it has one.
 fn end_upgrade(store: &mut Store, cx: &mut Context<'_>, found: &ResolvedContender, record: &mut Record) {
     let Some(upgrade) = record.upgrade.take() else {
         return;
@@ -303,7 +303,7 @@ fn set_mode(
     });
 }
 
-/// The refusal of a step that the holder's mode does not allow.
+/// Returns the refusal of a step that the holder's mode does not allow.
 fn wrong_mode(found: &ResolvedContender, what: ModeStep) -> Refusal {
     Refusal::WrongMode {
         lock: found.lock.clone(),
@@ -313,7 +313,7 @@ fn wrong_mode(found: &ResolvedContender, what: ModeStep) -> Refusal {
     }
 }
 
-/// Returns the refusal of a stronger mode for an owner that shares the lock.
+/// Returns the refusal of a stronger mode for an owner that holds the lock as shared.
 pub(crate) fn waits_for_itself(found: &ResolvedContender) -> Refusal {
     let lock = &found.lock;
     let owner = found.record.as_ref().map(|record| record.owner.clone());

@@ -18,7 +18,7 @@ use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
 use crate::store::resolve::ResolvedContender;
 
-/// Releases one hold.
+/// Releases one hold of a contender.
 pub(crate) fn release(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -74,13 +74,13 @@ pub(crate) fn withdraw(
     let found = match found {
         Some(found) if upgrades => return modes::withdraw_upgrade(store, cx, found, cause),
         Some(found) if knows => found,
-        // It was withdrawn before, its place was taken by a repeated call, or all is over.
+        // The call was withdrawn before, was replaced by a repeated call, or its contender has ended.
         _ => return Reply::Withdrawn,
     };
     let how = match (found.queue_position, cause) {
-        // The grant was applied before the timeout, if only just.
+        // The grant was applied just before the timeout.
         (QueuePosition::Holds, WithdrawCause::TimedOut) => return Reply::Granted(found.grant()),
-        // No caller will ever learn of the grant.
+        // The caller is gone and will not learn of the grant.
         (QueuePosition::Holds, WithdrawCause::Abandoned) => ContenderEnd::Released,
         (QueuePosition::Waits { .. }, _) => ContenderEnd::Withdrawn,
     };
@@ -92,8 +92,8 @@ pub(crate) fn withdraw(
     Reply::Withdrawn
 }
 
-/// Withdraws a call that a contender stands for, and removes the contender with its last call. A repetition of the call gets `answer`,
-/// or is executed again.
+/// Withdraws a call of a contender, and removes the contender with its last call. A repetition of the call gets `answer`, or is executed again if
+/// there is none.
 pub(crate) fn withdraw_call(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -114,7 +114,7 @@ pub(crate) fn withdraw_call(
     if let Some(request_id) = request_id {
         store
             .sessions
-            .correct_memory(found.session, &request_id, found.name(), answer);
+            .correct_withdrawn(found.session, &request_id, found.name(), answer);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
 
-/// Asks one holder, or all of them. Later holders are not asked.
+/// Requests the release of a lock from one holder, or from all current ones. Later holders are not asked.
 pub(crate) fn revoke(
     store: &mut Store,
     cx: &mut Context<'_>,
@@ -72,7 +72,7 @@ pub(crate) fn revoke(
     Ok(Reply::RevokeRequested(asked.len() as u32))
 }
 
-/// Notes what a holder says to it.
+/// Records the answer of a holder to a release request.
 pub(crate) fn answer_revoke(
     store: &mut Store,
     cx: &mut Context<'_>,

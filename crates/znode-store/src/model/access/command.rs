@@ -12,16 +12,16 @@ use crate::model::access::token::{TokenHash, TokenId};
 /// Change of the access policies. All but `Secure` need the right to administer at `/`, and a secured state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AccessCommand {
-    /// Secures the state: from here on the access policies apply. The command brings the first administrator's token, because otherwise
-    /// nobody could do anything any more. Only the operator may send it: in an open state every other caller could, too.
+    /// Secures the state: from here on the access policies apply. The command contains the first administrator's token, because
+    /// otherwise every later request would be refused. Only the operator may send it, because in an open state every other caller could, too.
     Secure {
-        /// The token's name.
+        /// Id of the token.
         token: TokenId,
-        /// The hash of its secret.
+        /// Hash of its secret.
         hash: TokenHash,
-        /// For people.
+        /// Description, for people to read.
         description: Arc<str>,
-        /// Grants of the role `anonymous`; `None`: there is no such role. With all rights no caller is refused yet: for a cluster whose
+        /// Grants of the role `anonymous`, or `None` for no such role. If it has all rights, no caller is refused yet. This is for a cluster whose
         /// clients get their tokens one after the other.
         anonymous: Option<Vec<PathGrant>>,
     },
@@ -45,25 +45,25 @@ pub enum AccessCommand {
         /// The role.
         role: RoleName,
     },
-    /// It has no role any more.
+    /// Takes the role from callers that show this certificate.
     UnmapCertificate(Arc<str>),
     /// Sets the rule that a waiting contender is granted its lock only while the owner of its session has the right `lock` there. Only the
     /// cluster itself proposes it, once all members know the rule.
     EndWaitsWithRights,
 }
 
-/// A token that is to be made. The proposing node has drawn its id and its secret.
+/// Token to create. The proposing node has made its random id and secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewToken {
-    /// Its name; refused if it is taken.
+    /// Id; the command is refused if it is in use.
     pub id: TokenId,
-    /// The hash of its secret.
+    /// Hash of its secret.
     pub hash: TokenHash,
     /// The role.
     pub role: RoleName,
-    /// For people.
+    /// Description, for people to read.
     pub description: Arc<str>,
-    /// From when on it counts no more, in milliseconds since 1970.
+    /// Time of expiry, in milliseconds since 1970.
     pub expires_at_ms: Option<u64>,
 }
 
@@ -72,6 +72,6 @@ pub struct NewToken {
 pub struct AccessChange {
     /// The author.
     pub by: Principal,
-    /// The command, which was executed.
+    /// Command that was executed.
     pub command: AccessCommand,
 }

@@ -19,7 +19,7 @@ impl Display for Grants<'_> {
     }
 }
 
-/// A token that is made.
+/// Token that was created.
 struct Made<'a>(&'a TokenId, &'a RoleName, &'a str, Option<u64>);
 
 impl Display for Made<'_> {

@@ -15,19 +15,19 @@ pub const MAX_CERTIFICATE_BYTES: usize = 1024;
 /// Principal that opened a session or sent a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Principal {
-    /// A caller without an identity that counts.
+    /// A caller without a token and without a certificate.
     #[default]
     Nobody,
     /// A caller with this token.
     Token(TokenId),
     /// A caller with the key of this certificate.
     Certificate(Arc<str>),
-    /// The operator, on the node itself, or the cluster's own doing.
+    /// The operator, on the node itself, or the cluster itself.
     Operator,
 }
 
 impl Principal {
-    /// Returns the principal of a caller: its token counts before its certificate, and the first of several.
+    /// Returns the principal of a caller: its first token, or else its first certificate.
     pub fn of(caller: &Identities) -> Self {
         let mut found = Self::Nobody;
         for identity in caller.iter() {
@@ -65,7 +65,7 @@ impl Principal {
         Identities::new(own.into_iter().chain(certificate))
     }
 
-    /// A text that no other principal has.
+    /// Appends a text that identifies the principal.
     pub(crate) fn append_to(&self, text: &mut String) {
         match self {
             Self::Nobody => text.push_str("nobody"),

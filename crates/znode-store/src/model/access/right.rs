@@ -18,21 +18,21 @@ pub enum Right {
     Write,
     /// To break the locks of others, or to request their release.
     Break,
-    /// To change what holds for others: access control lists, quotas, the terms of locks. At `/`: also to use and end
-    /// everybody's sessions, and to make tokens and roles.
+    /// To change settings that concern others: access control lists, quotas, the settings of locks. At `/` it is also the right to use and end all
+    /// sessions, and to make tokens and roles.
     Administer,
 }
 
-/// No right has this name.
+/// Error for a name that is not that of a right.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the rights are read, lock, write, break and administer")]
 pub struct UnknownRight;
 
 impl Right {
-    /// All of them.
+    /// All rights.
     pub const ALL: [Self; 5] = [Self::Read, Self::Lock, Self::Write, Self::Break, Self::Administer];
 
-    /// The right's name.
+    /// Returns the name of the right.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -72,7 +72,7 @@ impl Rights {
     /// Every right.
     pub const ALL: Self = Self(0b1_1111);
 
-    /// These.
+    /// Returns the set of these rights.
     pub const fn of<const N: usize>(rights: [Right; N]) -> Self {
         let mut bits = 0;
         let mut at = 0;
@@ -93,7 +93,7 @@ impl Rights {
         self.0 == 0
     }
 
-    /// Each of them.
+    /// Returns the rights in the set.
     pub fn iter(self) -> impl Iterator<Item = Right> {
         Right::ALL.into_iter().filter(move |right| self.contains(*right))
     }

@@ -10,20 +10,20 @@ use serde::{Deserialize, Serialize};
 use crate::model::access::right::{Right, Rights};
 use crate::model::path::{LOCK_ROOT, LockName, ZPath};
 
-/// The longest name of a role in bytes.
+/// Maximum length of the name of a role in bytes.
 pub const MAX_ROLE_NAME_BYTES: usize = 64;
 
-/// The most grants of one role: each is compared with each path that its callers ask for.
+/// Maximum number of grants of one role. Each is compared with each path that its callers request.
 pub const MAX_GRANTS_PER_ROLE: usize = 64;
 
-/// The most that the paths of one role may have in bytes. Roles are in memory, in snapshots and in commands.
+/// Maximum size of the paths of one role in bytes. Roles are in memory, in snapshots and in commands.
 pub const MAX_ROLE_BYTES: usize = 16 * 1024;
 
 /// Rights at a path and at all below it. (A lock's path is that of its znode, so a grant for all locks whose names begin
 /// with `orders/` is one at `/locks/orders`.)
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathGrant {
-    /// The path. It counts in whole components: `/a/b` covers `/a/b/c`, and not `/a/bc`.
+    /// Path. It is compared by whole components: `/a/b` covers `/a/b/c`, but not `/a/bc`.
     pub prefix: ZPath,
     /// The rights.
     pub rights: Rights,
@@ -38,7 +38,7 @@ impl PathGrant {
         }
     }
 
-    /// Rights at all locks.
+    /// Returns rights at all locks.
     pub fn of_all_locks(rights: Rights) -> Self {
         Self {
             prefix: ZPath::from_checked(LOCK_ROOT.into()),
@@ -46,7 +46,7 @@ impl PathGrant {
         }
     }
 
-    /// Returns whether it allows something at a path.
+    /// Returns whether the grant contains a right at a path.
     pub fn allows(&self, right: Right, path: &ZPath) -> bool {
         self.rights.contains(right) && is_within(path, &self.prefix)
     }
@@ -69,13 +69,13 @@ impl fmt::Display for PathGrant {
 #[serde(try_from = "String", into = "String")]
 pub struct RoleName(Arc<str>);
 
-/// The text is no role's name.
+/// Error for a text that is no name of a role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the name of a role has 1 to {MAX_ROLE_NAME_BYTES} letters, digits, '-', '_' and '.'")]
 pub struct BadRoleName;
 
 impl RoleName {
-    /// Checks the text.
+    /// Checks a text and returns it as the name of a role.
     pub fn parse(text: &str) -> Result<Self, BadRoleName> {
         let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         match text.len() {
@@ -84,7 +84,7 @@ impl RoleName {
         }
     }
 
-    /// The role that has every right everywhere. It cannot be changed.
+    /// Returns the role that has every right everywhere. It cannot be changed.
     pub fn admin() -> Self {
         Self("admin".into())
     }
@@ -99,7 +99,7 @@ impl RoleName {
         &*self.0 == "admin"
     }
 
-    /// The name.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -125,7 +125,7 @@ impl From<RoleName> for String {
     }
 }
 
-/// A role, for people.
+/// View of a role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoleView {
     /// Its name.

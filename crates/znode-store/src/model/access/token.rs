@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::access::role::RoleName;
 
-/// The longest description of a token in bytes: a line for people.
+/// Maximum length of the description of a token in bytes: a line, for people to read.
 pub const MAX_DESCRIPTION_BYTES: usize = 256;
 
-/// The public name of a token: 16 random bytes that the proposing node has drawn, shown as 32 hexadecimal digits.
+/// Public id of a token: 16 random bytes from the proposing node, shown as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TokenId(pub [u8; 16]);
 
-/// The text is no token's id.
+/// Error for a text that is no id of a token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the id of a token has 32 hexadecimal digits")]
 pub struct BadTokenId;
@@ -45,8 +45,7 @@ impl FromStr for TokenId {
     }
 }
 
-/// The SHA-256 of a token's secret. Of 256 random bits nobody finds the secret by trying, so it needs no salt; it is not
-/// shown all the same.
+/// SHA-256 of a token's secret. It needs no salt, because 256 random bits cannot be found by trial. It is not shown all the same.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenHash(pub [u8; 32]);
 
@@ -56,20 +55,20 @@ impl fmt::Debug for TokenHash {
     }
 }
 
-/// A token, as it is part of the state.
+/// Token in the state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
-    /// Its name.
+    /// Id.
     pub id: TokenId,
     /// Hash of the secret.
     pub hash: TokenHash,
     /// The role.
     pub role: RoleName,
-    /// For people.
+    /// Description, for people to read.
     pub description: Arc<str>,
     /// Time of creation in milliseconds since 1970.
     pub created_at_ms: u64,
-    /// From when on it counts no more.
+    /// Time of expiry in milliseconds since 1970.
     pub expires_at_ms: Option<u64>,
 }
 
@@ -90,18 +89,18 @@ impl Token {
     }
 }
 
-/// A token, for people: all but its hash.
+/// View of a token: everything but its hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenView {
-    /// Its name.
+    /// Id.
     pub id: TokenId,
     /// The role.
     pub role: RoleName,
-    /// For people.
+    /// Description, for people to read.
     pub description: Arc<str>,
     /// Time of creation in milliseconds since 1970.
     pub created_at_ms: u64,
-    /// From when on it counts no more.
+    /// Time of expiry in milliseconds since 1970.
     pub expires_at_ms: Option<u64>,
 }
 

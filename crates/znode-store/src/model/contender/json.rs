@@ -1,5 +1,5 @@
-//! JSON of contenders' records: the data that clients read of a contender's znode. The encoder writes what serde_json would write, byte for
-//! byte. The decoder is for restored snapshots, which have the data as bytes.
+//! JSON of contenders' records, which clients read as the data of a contender's znode. The encoder writes the same bytes as serde_json would. The
+//! decoder is for the restore of snapshots, which contain the data as bytes.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -28,7 +28,7 @@ impl Sink for String {
     }
 }
 
-/// Counts the bytes: a lock that nobody reads has a length all the same.
+/// Sink that counts the bytes, because the stat of a znode has the length of the text even if no client reads it.
 struct Length(usize);
 
 impl Sink for Length {
@@ -55,8 +55,8 @@ pub(crate) fn length(record: &Record) -> usize {
     length.0
 }
 
-/// Reads a record. `None`: the data is no record that Lockgate writes. Records without a call are not, nor are those with an upgrade in a
-/// mode that has none.
+/// Reads a record. Returns `None` for data that Lockgate does not write. That includes records without a call, and records with an upgrade in a mode
+/// that has none.
 pub(crate) fn read(data: &[u8]) -> Option<Record> {
     let json: Json = serde_json::from_slice(data).ok()?;
     if json.attempts.is_empty() {
@@ -97,7 +97,7 @@ pub(crate) fn read(data: &[u8]) -> Option<Record> {
     })
 }
 
-/// The record as it is read. The order of the fields is that of the written text.
+/// Record as it is decoded. The order of the fields is that of the text.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(Serialize))]
 struct Json {
@@ -219,7 +219,7 @@ fn number(to: &mut impl Sink, before: &str, number: impl Into<u64>) {
 }
 
 fn text(to: &mut impl Sink, before: &str, text: &str) {
-    // All bytes are looked at, which is faster than to stop at the first one: it is done sixteen at a time.
+    // The loop visits all bytes, because without an early exit the compiler checks sixteen at a time.
     let plain = |byte: u8| (byte >= b' ') & (byte != b'"') & (byte != b'\\');
     if !text.bytes().fold(true, |all, byte| all & plain(byte)) {
         return value(to, before, text);
@@ -230,7 +230,7 @@ fn text(to: &mut impl Sink, before: &str, text: &str) {
     to.text("\"");
 }
 
-/// Rare values are left to the library.
+/// Writes a rare value by serde_json.
 fn value(to: &mut impl Sink, before: &str, value: &(impl Serialize + ?Sized)) {
     to.text(before);
     to.text(&serde_json::to_string(value).expect("numbers and texts always have a form in JSON"));
@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    /// Of all characters, and often of those that JSON escapes.
+    /// Generates texts of all characters, and often of those that JSON escapes.
     fn any_text() -> impl Strategy<Value = Arc<str>> {
         let some = prop_oneof![
             any::<char>(),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nodes of another version write the same bytes, and a snapshot of theirs is one of ours.
+        /// All versions must write the same bytes, because they exchange snapshots.
         #[test]
         fn encoder_writes_and_counts_what_the_library_writes(record in any_record()) {
             let mut written = String::new();

@@ -1,7 +1,7 @@
-//! Record of a contender: what Lockgate notes about one of its own. It is a value; the JSON that ZooKeeper's clients read as the data of
-//! the contender's znode is a view of it (`json.rs`).
+//! Record of a contender: the facts that Lockgate stores about one of its own contenders. It is a value; ZooKeeper clients read its JSON (`json.rs`)
+//! as the data of the contender's znode.
 //!
-//! Only the lock protocol writes records, and the rule of locks and not the record decides about grants.
+//! Only the lock protocol writes records. The lock rule decides about grants, and not the record.
 
 pub(crate) mod json;
 
@@ -25,7 +25,7 @@ pub(crate) struct Record {
     pub owner: Arc<str>,
     /// True if the same owner may join.
     pub reentrant: bool,
-    /// For people.
+    /// Note, for people to read.
     pub note: Arc<str>,
     /// Address that the client called from.
     pub address: Arc<str>,
@@ -76,7 +76,7 @@ pub(crate) struct Attempt {
     pub request_id: Option<RequestId>,
 }
 
-/// Record as the data of a znode, which does not change any more: with what follows from it and is asked for more often.
+/// Immutable record as the data of a znode, with cached values that follow from it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Written {
     record: Record,
@@ -118,7 +118,7 @@ impl Deref for Written {
 }
 
 impl Record {
-    /// The record of a new contender, which stands for one call.
+    /// Returns the record of a new contender, which stands for one call.
     pub fn new(wish: &LockWish, attempt: Attempt, now_ms: u64) -> Self {
         Self {
             request: LockRequest {
@@ -151,7 +151,7 @@ impl Record {
         known.request_id.clone()
     }
 
-    /// Replaces a call by its repetition, unless that was sent earlier. Returns false if there is no such call.
+    /// Replaces a call by its repetition, unless the repetition was sent earlier. Returns false if there is no such call.
     pub fn replace(&mut self, request_id: &RequestId, attempt: AttemptId) -> bool {
         let upgrade = self.upgrade.iter_mut().map(|upgrade| &mut upgrade.attempt);
         let mut known = self.calls.iter_mut().chain(upgrade);
@@ -191,7 +191,7 @@ impl Record {
         &self.calls[..self.released]
     }
 
-    /// The scope that waits for others and is waited for.
+    /// Returns the owner as a party of deadlock detection, if it is distinct.
     pub fn distinct_owner(&self) -> Option<&Arc<str>> {
         distinct_owner(&self.owner, self.reentrant)
     }

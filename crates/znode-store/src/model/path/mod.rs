@@ -31,32 +31,32 @@ pub const SHORT_PATH_DEPTH: usize = 32;
 /// loop: 16 MiB take some 50 ms.
 pub const MAX_LONG_PATHS_BYTES: usize = 16 * 1024 * 1024;
 
-/// The longest lock name in bytes, as the HTTP contract states it. A lock's znode is always at a short path, so that an
-/// acquire, which creates the parents that are missing, has a bounded cost.
+/// Maximum length of a lock name in bytes, as in the HTTP API. The znode of a lock is always at a short path, so that the cost of an acquire, which
+/// creates missing parents, is bounded.
 pub const MAX_LOCK_NAME_BYTES: usize = 512;
 
-/// Below this znode live all locks: the lock `orders/42` is the znode `/locks/orders/42`.
+/// Parent of the znodes of all locks: the lock `orders/42` is the znode `/locks/orders/42`.
 pub const LOCK_ROOT: &str = "/locks";
 
-/// Why a text is not a path (or not a lock's name).
+/// Reason for which a text is no path, or no name of a lock.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadPath {
-    /// Paths are absolute.
+    /// The path is not absolute.
     #[error("a path starts with '/'")]
     NotAbsolute,
-    /// `/a/` is not `/a`.
+    /// The path ends with a slash: `/a/`.
     #[error("a path does not end with '/'")]
     TrailingSlash,
-    /// `/a//b`.
+    /// The path has an empty component: `/a//b`.
     #[error("a path has no empty component")]
     EmptyComponent,
-    /// `.` and `..` would have to be resolved, and ZooKeeper does not.
+    /// The path has a component `.` or `..`, which would have to be resolved. ZooKeeper does not resolve it.
     #[error("a path has no component '.' or '..'")]
     Relative,
-    /// Control characters and the ranges that ZooKeeper refuses.
+    /// The path contains a control character, or one of the characters that ZooKeeper refuses.
     #[error("the character U+{0:04X} is not allowed in a path")]
     Character(u32),
-    /// More than [`MAX_PATH_BYTES`], or [`MAX_LOCK_NAME_BYTES`] for a lock's name.
+    /// The text is longer than [`MAX_PATH_BYTES`], or [`MAX_LOCK_NAME_BYTES`] for the name of a lock.
     #[error("{bytes} bytes are more than the {limit} allowed")]
     TooLong {
         /// Size of the given text.
@@ -64,18 +64,18 @@ pub enum BadPath {
         /// The limit.
         limit: usize,
     },
-    /// More components than allowed.
+    /// The path has too many components.
     #[error("a path has at most {limit} components")]
     TooDeep {
         /// The limit.
         limit: usize,
     },
-    /// The empty text names nothing.
+    /// The text is empty.
     #[error("the name is empty")]
     Empty,
 }
 
-/// An absolute path of a znode that follows ZooKeeper's rules.
+/// Absolute path of a znode that follows ZooKeeper's rules.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ZPath(Arc<str>);
 
@@ -112,7 +112,7 @@ impl ZPath {
         Self(text.into())
     }
 
-    /// `/`
+    /// Returns the path `/`.
     pub fn root() -> Self {
         Self("/".into())
     }
@@ -122,12 +122,12 @@ impl ZPath {
         &*self.0 == "/"
     }
 
-    /// The text of the path.
+    /// Returns the text of the path.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The path of the parent; `None` for the root.
+    /// Returns the path of the parent; `None` for the root.
     pub fn parent(&self) -> Option<ZPath> {
         match self.last_slash() {
             _ if self.is_root() => None,
@@ -136,7 +136,7 @@ impl ZPath {
         }
     }
 
-    /// The path of the parent as text; the root's own for the root.
+    /// Returns the path of the parent as text; the root's own for the root.
     pub(crate) fn parent_text(&self) -> &str {
         match self.last_slash() {
             0 => "/",
@@ -144,12 +144,12 @@ impl ZPath {
         }
     }
 
-    /// The last component; empty for the root.
+    /// Returns the last component; empty for the root.
     pub fn name(&self) -> &str {
         &self.0[self.last_slash() + 1..]
     }
 
-    /// The components from the root downwards; none for the root itself.
+    /// Returns the components from the root downwards; none for the root itself.
     pub fn components(&self) -> impl Iterator<Item = &str> {
         let mut rest = Some(&self.0[1..]).filter(|rest| !rest.is_empty());
         core::iter::from_fn(move || {
@@ -159,7 +159,7 @@ impl ZPath {
         })
     }
 
-    /// The number of components.
+    /// Returns the number of components.
     pub fn depth(&self) -> usize {
         match self.is_root() {
             true => 0,
@@ -177,7 +177,7 @@ impl ZPath {
         memchr::memrchr(b'/', self.0.as_bytes()).expect("a path is absolute")
     }
 
-    /// The child `name` of this path. Fails if the name is no component or the result is too long.
+    /// Returns the child `name` of this path. Fails if the name is no component or the result is too long.
     pub fn join(&self, name: &str) -> Result<ZPath, BadPath> {
         match name {
             "." | ".." => return Err(BadPath::Relative),
@@ -187,12 +187,12 @@ impl ZPath {
         self.join_checked(name)
     }
 
-    /// The child `name`, which exists, of this path, which exists.
+    /// Returns the child `name`, which exists, of this path, which exists.
     pub(crate) fn child(&self, name: &str) -> ZPath {
         self.join_checked(name).expect("znodes are at legal paths")
     }
 
-    /// The child `name` of this path, where the name is known to be a component. Fails if the result is too long.
+    /// Returns the child `name` of this path, where the name is known to be a component. Fails if the result is too long.
     pub(crate) fn join_checked(&self, name: &str) -> Result<ZPath, BadPath> {
         let parent = if self.is_root() { "" } else { self.as_str() };
         let bytes = parent.len() + 1 + name.len();
@@ -215,7 +215,7 @@ fn slashes(text: &str) -> usize {
 /// Returns whether a path of `bytes` bytes is short that begins with the path `text`, and has `more` components.
 fn is_short(text: &str, bytes: usize, more: usize) -> bool {
     let depth = SHORT_PATH_DEPTH - more;
-    // Most have too few bytes to be deep, and are not looked at.
+    // Most paths have too few bytes to be deep, and their slashes are not counted.
     bytes <= SHORT_PATH_BYTES && (text.len() <= 2 * depth || slashes(text) <= depth)
 }
 
@@ -294,7 +294,7 @@ impl CreatePath {
 }
 
 impl CreatePath {
-    /// The number of bytes of the path, with the digits of a sequential name.
+    /// Returns the number of bytes of the path, with the digits of a sequential name.
     fn bytes(&self, sequential: bool) -> usize {
         let parent = if self.parent.is_root() {
             0
@@ -311,8 +311,8 @@ impl CreatePath {
     }
 }
 
-/// Bounds on the paths of znodes that are created. They are a front end's own, and no part of the state: a znode that
-/// exists can be read, written and deleted whatever they are.
+/// Bounds on the paths of znodes that are created. They belong to a front end, and are no part of the state. An existing znode can be read, written
+/// and deleted whatever they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathBounds {
     /// Maximum length in bytes.
@@ -411,13 +411,13 @@ impl LockName {
         }
     }
 
-    /// The name of the lock whose znode is `path`; `None` outside of [`LOCK_ROOT`].
+    /// Returns the name of the lock whose znode is `path`; `None` outside of [`LOCK_ROOT`].
     pub fn of_znode(path: &ZPath) -> Option<Self> {
         let name = path.as_str().strip_prefix(LOCK_ROOT)?.strip_prefix('/')?;
         Self::parse(name).ok()
     }
 
-    /// The lock whose contenders are the children of the znode `path`, without a check of what was checked
+    /// Returns the lock whose contenders are the children of the znode `path`, without a check of what was checked
     /// as a path; `None` if that is no lock's znode.
     pub(crate) fn of_parent(path: &ZPath) -> Option<Self> {
         let name = path.as_str().strip_prefix(LOCK_ROOT)?.strip_prefix('/')?;
@@ -441,12 +441,12 @@ impl LockName {
         }
     }
 
-    /// The name without [`LOCK_ROOT`].
+    /// Returns the name without [`LOCK_ROOT`].
     pub fn as_str(&self) -> &str {
         &self.0.as_str()[LOCK_ROOT.len() + 1..]
     }
 
-    /// The lock's znode, whose children are its contenders.
+    /// Returns the lock's znode, whose children are its contenders.
     pub fn znode(&self) -> &ZPath {
         &self.0
     }

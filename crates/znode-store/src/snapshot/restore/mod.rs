@@ -1,5 +1,4 @@
-//! The state out of the parts of a snapshot. Whatever they hold, the answer is a state that is whole or an
-//! error, never a panic.
+//! Restore of a state from the parts of a snapshot. Whatever they contain, the result is a complete state or an error, and never a panic.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -16,19 +15,19 @@ use crate::snapshot::part::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
 use crate::store::Store;
 use crate::tree::Rebuild;
 
-/// Why a snapshot cannot be restored.
+/// Reason for which a snapshot cannot be restored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// It was drawn by another version of this crate.
+    /// The snapshot has a format that this version of the crate cannot read.
     #[error("the snapshot has format {0}, and this version reads formats {OLDEST_FORMAT} to {FORMAT}")]
     UnknownFormat(u32),
-    /// Its parts are not in the order in which they were drawn.
+    /// The parts are not in the order in which they were taken.
     #[error("the parts of the snapshot are out of order")]
     OutOfOrder,
-    /// Its last part is missing.
+    /// The last part is missing.
     #[error("the end of the snapshot is missing")]
     Incomplete,
-    /// It is not the state that was drawn.
+    /// The restored state has another digest than the state of the snapshot.
     #[error("the snapshot comes to the digest {found:016x}, and began with {claimed:016x}")]
     WrongDigest {
         /// Digest in its last part.
@@ -36,7 +35,7 @@ pub enum SnapshotError {
         /// Digest of the restored state.
         found: u64,
     },
-    /// Its content contradicts itself.
+    /// The content of the snapshot contradicts itself.
     #[error("the snapshot is damaged: {0}")]
     Damaged(&'static str),
 }
@@ -50,7 +49,7 @@ impl From<Damage> for SnapshotError {
 /// Restores a state from the parts of a snapshot, one after the other.
 #[derive(Default)]
 pub struct Restorer {
-    /// Everything but the tree; `None` before the first part.
+    /// State without the tree; `None` before the first part.
     store: Option<Store>,
     tree: Rebuild,
     locks: Vec<KeptState>,
@@ -59,7 +58,7 @@ pub struct Restorer {
 }
 
 impl Restorer {
-    /// A restorer that waits for the first part.
+    /// Returns a restorer that waits for the first part.
     pub fn new() -> Self {
         Self::default()
     }
@@ -164,14 +163,14 @@ impl Restorer {
         Ok(())
     }
 
-    /// The state, after the last part.
+    /// Returns the state, after the last part.
     pub fn finish(self) -> Result<Store, SnapshotError> {
         let (Some(mut store), Some(claimed)) = (self.store, self.digest) else {
             return Err(SnapshotError::Incomplete);
         };
         let (tree, ephemerals) = self.tree.finish()?;
         store.tree = tree;
-        // In the digest of a snapshot all data counts as bytes.
+        // The digest of a snapshot counts all data as bytes.
         let written = store.tree.digest();
         for (path, index) in ephemerals {
             let Store {
@@ -204,7 +203,7 @@ impl Restorer {
         }
         store.locks.restored(self.locks, store.zxid)?;
         match store.digest_parts().with_tree(written) {
-            // Who forgets a part of the state has another digest, and says so if it is asked to.
+            // A restore that forgets a part of the state gets another digest. The planted bug skips this check.
             found if found != claimed && !planted::is(Bug::ForgottenCounter) => {
                 Err(SnapshotError::WrongDigest { claimed, found })
             }

@@ -1,5 +1,5 @@
-//! Snapshots that contradict themselves without being damaged: their digest is right. An author of such a snapshot has other means, too,
-//! but a state that could not go on would end the whole cluster.
+//! Tests of snapshots that contradict themselves but have a correct digest. An attacker who can write such a snapshot has other means, too, but a
+//! state that cannot apply further commands would stop the whole cluster.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use crate::tree::ZnodeRecord;
 use crate::tree::index::NodeIndex;
 use crate::{Command, EntryContext, Op, Request};
 
-/// A state with a session, at position 1.
+/// Returns the parts of a state with a session, at position 1.
 fn parts() -> Vec<Part> {
     let mut store = Store::new();
     let command = Command::OpenSession {
@@ -39,7 +39,7 @@ fn parts() -> Vec<Part> {
         .collect()
 }
 
-/// The state that comes of the parts, whatever digest they say.
+/// Restores a state from the parts, with a correct digest in place of theirs.
 fn restore(parts: &[Part]) -> Result<Store, SnapshotError> {
     let add = |end: Option<u64>| {
         let mut restorer = Restorer::new();
@@ -101,7 +101,7 @@ fn a_position_that_could_not_go_on() {
 
 #[test]
 fn znodes_that_are_newer_than_the_snapshot() {
-    // A contender from the future would stand behind those that come, and hold the lock before them.
+    // A contender with a future position would be behind new contenders, but hold the lock before them.
     refused_znode(0, |znode| znode.czxid = Zxid(2), "newer");
     let pzxid = |znode: &mut ZnodeRecord| {
         znode.family.as_mut().expect("the root has children").pzxid = Zxid(2);
@@ -163,7 +163,7 @@ fn a_request_that_waits_without_a_session() {
     refused_requests(waits, "waits without a session");
 }
 
-/// A state whose root has null as its data, and `/zookeeper` some bytes. Its parts have been bytes.
+/// Returns the encoded and decoded parts of a state whose root has null data, and `/zookeeper` some bytes.
 fn with_null() -> Vec<Part> {
     let mut store = Store::new();
     for (path, data) in [("/", Data::null()), ("/zookeeper", "x".into())] {

@@ -1,5 +1,4 @@
-//! A tree out of the records of a snapshot, which come in no useful order and may be damaged: whatever they
-//! say is checked before it is believed.
+//! Rebuild of a tree from the records of a snapshot. The records have no useful order and may be damaged, so all their facts are checked.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -19,12 +18,12 @@ use crate::tree::places::Places;
 use crate::tree::record::ZnodeRecord;
 use crate::tree::{Acls, SPECIAL, Slab, Tree};
 
-/// See the module.
+/// Tree in the course of a rebuild.
 #[derive(Default)]
 pub(crate) struct Rebuild {
     slab: Slab,
     acls: Acls,
-    /// Present indices of the nodes, by their indices in the snapshot.
+    /// Present index of each node by its index in the snapshot.
     places: Places,
 }
 
@@ -32,7 +31,7 @@ pub(crate) struct Rebuild {
 pub(crate) type Ephemeral = (Option<ZPath>, NodeIndex);
 
 impl Rebuild {
-    /// Adds one record of a tree as of `zxid`; the root's is the first.
+    /// Adds one record of a tree at position `zxid`. The first one is that of the root.
     pub(crate) fn add(&mut self, record: ZnodeRecord, zxid: Zxid) -> Result<(), Damage> {
         if record.newest() > zxid {
             return Err("a znode in it is newer than it");
@@ -59,7 +58,7 @@ impl Rebuild {
         }
     }
 
-    /// Makes null the data, of no bytes, of the node that lay at `before`, whose record was added already.
+    /// Replaces the empty data of the node with the former index `before` by null. Its record was added already.
     pub(crate) fn make_null(&mut self, before: NodeIndex) -> Result<(), Damage> {
         let now = self.places.get(before).ok_or("null data in it is of no znode")?;
         let data = &mut self.slab[now].data;
@@ -73,8 +72,8 @@ impl Rebuild {
     /// Returns the tree, and all its ephemeral nodes, the oldest first; with their paths, except below paths of more than
     /// [`SHORT_PATH_BYTES`], where no lock is.
     ///
-    /// Nodes are visited in the order of their indices, in which siblings mostly follow each other. So their parent is found once for all
-    /// of them, and its path is written once.
+    /// Nodes are visited in the order of their indices, in which siblings mostly follow each other. So the parent is found once for several siblings,
+    /// and its path is built once.
     pub(crate) fn finish(mut self) -> Result<(Tree, Vec<Ephemeral>), Damage> {
         if self.slab.len() == 0 {
             return Err("it has no znodes");
@@ -118,7 +117,7 @@ impl Rebuild {
         }
         for (index, _, path) in SPECIAL {
             let path = ZPath::parse(path).expect("it is written in this crate");
-            // Of another kind it could end, and it must not.
+            // A special node of another kind could end, which must not happen.
             if tree.find(&path) != Some(index) || tree.node(index).kind() != Kind::Persistent {
                 return Err("what is there from the beginning is not in it");
             }
@@ -167,8 +166,8 @@ impl Rebuild {
         Ok(())
     }
 
-    /// The family of the node that lay at `before`, out of the slab for a while: the set of children asks the slab for
-    /// their names.
+    /// Returns the family of the node with the former index `before`. It is taken out of the slab meanwhile, because its set of children reads their
+    /// names from the slab.
     fn siblings(&mut self, before: NodeIndex) -> Result<Siblings, Damage> {
         let parent = self.places.get(before).ok_or("a znode in it has no parent")?;
         let node = &mut self.slab[parent];
@@ -179,7 +178,7 @@ impl Rebuild {
             .family
             .take()
             .ok_or("a znode in it has more children than it had")?;
-        // Those that are there from the beginning were not created.
+        // Nodes that exist from the beginning do not count as created.
         let special = SPECIAL.iter().filter(|special| special.1 == parent).count();
         Ok(Siblings {
             parent_before: before,
@@ -190,7 +189,7 @@ impl Rebuild {
     }
 }
 
-/// The children of one node, while they are put together.
+/// Children of one node in the course of a rebuild.
 struct Siblings {
     /// Former and present index of the node.
     parent_before: NodeIndex,
@@ -206,26 +205,26 @@ impl Siblings {
     }
 }
 
-/// Hashes the paths of nodes, and remembers the parent's path. One of more than [`SHORT_PATH_BYTES`] is never written: its hash is
-/// made of its parent's, so that a deep tree costs no more than its names.
+/// Hasher of the paths of nodes, which caches the parent's path. It never builds a path of more than [`SHORT_PATH_BYTES`]: the hash of such a path is
+/// made of its parent's hash, so that a deep tree costs no more than its names.
 #[derive(Default)]
 struct Paths {
     /// Parent of the visited nodes.
     parent: Option<NodeIndex>,
-    /// The hash of its path, if that is of more than [`SHORT_PATH_BYTES`].
+    /// Hash of the parent's path, if the path has more than [`SHORT_PATH_BYTES`].
     long: Option<PathHash>,
-    /// Otherwise its path with a slash at the end, followed by the name of the last visited node.
+    /// Otherwise the parent's path with a slash at the end, followed by the name of the last visited node.
     text: String,
     /// Length of the parent's part of `text`.
     parent_bytes: usize,
-    /// From the parent upwards.
+    /// Buffer for the ancestors, from the parent upwards.
     ancestors: Vec<NodeIndex>,
     /// All parents so far with paths of more than [`SHORT_PATH_BYTES`], and the nodes between them.
     all_long: Table<NodeIndex, PathHash>,
 }
 
 impl Paths {
-    /// Hashes the path of a node, whose ancestors may be anything as yet.
+    /// Hashes the path of a node, whose ancestors were not checked yet.
     fn of(&mut self, index: NodeIndex, slab: &Slab) -> Result<PathHash, Damage> {
         if index == NodeIndex::ROOT {
             return Ok(PathHash::of("/"));
@@ -252,7 +251,7 @@ impl Paths {
         }
     }
 
-    /// The path that was hashed last, unless its parent's has more than [`SHORT_PATH_BYTES`].
+    /// Returns the last hashed path, unless its parent's path has more than [`SHORT_PATH_BYTES`].
     fn text(&self) -> Option<&str> {
         self.long.is_none().then_some(&*self.text)
     }
@@ -266,7 +265,7 @@ impl Paths {
             if self.long.is_some() {
                 break;
             }
-            // A way to the root passes each node once at most.
+            // A path to the root visits each node at most once, so a longer one is a cycle.
             if self.ancestors.len() == slab.len() {
                 return Err("some of its znodes are below none");
             }

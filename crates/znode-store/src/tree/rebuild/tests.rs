@@ -1,4 +1,4 @@
-//! Trees that no store has ever had, and what is said of them; and large ones that come back as they were.
+//! Tests of the rebuild: impossible trees are rejected, and large ones are restored as they were.
 
 use alloc::format;
 
@@ -22,7 +22,7 @@ fn persistent<'a>(path: &'a ZPath, acl: &'a Acl) -> NewZnode<'a> {
     }
 }
 
-/// The records of a tree with `/a/b/c` below the root, whose places are 4, 5 and 6.
+/// Returns the records of a tree with `/a/b/c`, whose indices are 4, 5 and 6.
 fn records() -> Vec<ZnodeRecord> {
     let mut tree = Tree::new();
     for path in ["/a", "/a/b", "/a/b/c"] {
@@ -71,7 +71,7 @@ fn names_that_are_none() {
     for name in ["", ".", "..", "a/b", "\u{7f}", &"x".repeat(MAX_PATH_BYTES)] {
         refused(|all| all[6].name = name.into(), "a path in it is illegal");
     }
-    // The parts are short enough, and the whole is not.
+    // Each name is short enough, but the whole path is not.
     let long = |all: &mut Vec<ZnodeRecord>| {
         for record in &mut all[4..] {
             record.name = "x".repeat(MAX_PATH_BYTES / 3).as_str().into();
@@ -80,7 +80,7 @@ fn names_that_are_none() {
     refused(long, "a path in it is illegal");
 }
 
-/// A chain of znodes with these names below the root, put in one by one.
+/// Returns a tree with a chain of znodes with these names below the root.
 fn chain<'n>(names: impl Iterator<Item = &'n str>) -> Tree {
     let mut tree = Tree::new();
     let (mut path, mut parent) = (ZPath::root(), NodeIndex::ROOT);
@@ -96,7 +96,7 @@ fn records_of(tree: &Tree) -> Vec<ZnodeRecord> {
     (0..tree.slab.slots()).map(NodeIndex).map(record).collect()
 }
 
-/// Adds a child to the last one of these, which is as the one before but has no child.
+/// Adds a child to the last of these records.
 fn deepen(records: &mut Vec<ZnodeRecord>, name: &str) {
     let [.., before, last] = &mut records[..] else {
         panic!("there are more than two")
@@ -118,7 +118,7 @@ fn a_path_that_is_too_long_in_all() {
     assert_eq!(rebuilt(all).err(), Some("a path in it is illegal"));
 }
 
-/// The hashes of long paths, made of those of their parents, are those of the whole texts.
+/// Hashes of long paths, which are made of those of their parents, do not depend on the order of the records.
 #[test]
 fn a_deep_tree_comes_back_whatever_the_order_of_its_records() {
     let names = ["a", "bc", "def"].into_iter().cycle().take(1_500);
@@ -133,7 +133,7 @@ fn a_deep_tree_comes_back_whatever_the_order_of_its_records() {
 /// Length of a chain of znodes: with names of one letter the deepest one's path has half a million bytes.
 const DEEP: usize = 250_000;
 
-/// A store with such a chain, which nobody creates soon by commands.
+/// Returns a store with such a chain, which would take too long to create by commands.
 fn deep_store() -> (Store, ZPath) {
     let mut all = records_of(&chain(["d"; 2].into_iter()));
     while all.len() < DEEP + 4 {
@@ -173,7 +173,7 @@ fn a_very_deep_tree_costs_no_stack_and_no_more_than_its_paths() {
         store.seen_by(&everybody).descendants(&ZPath::root()),
         Ok(DEEP as u64 + 3)
     );
-    // Below the deepest one.
+    // A child of the deepest znode.
     let Ok(Reply::Created { path, .. }) = ask(&mut store, create(&format!("{deepest}/n-"), false)) else {
         panic!("it can be created")
     };
@@ -186,7 +186,7 @@ fn a_very_deep_tree_costs_no_stack_and_no_more_than_its_paths() {
         version: 0,
     };
     ask(&mut store, set).expect("it can be written");
-    // Nothing there, and as deep.
+    // A missing path of the same depth.
     let missing = format!("{}/n-", "/e".repeat(DEEP));
     assert!(matches!(
         ask(&mut store, create(&missing, false)),
@@ -217,7 +217,7 @@ fn a_very_deep_tree_costs_no_stack_and_no_more_than_its_paths() {
         store.seen_by(&everybody).descendants(&ZPath::root()),
         Ok((DEEP - 21) as u64 + 3)
     );
-    // Pages with their paths are bounded, too.
+    // Pages of paths are bounded, too.
     let (page, more) = store
         .seen_by(&everybody)
         .mirror_page(
@@ -227,7 +227,7 @@ fn a_very_deep_tree_costs_no_stack_and_no_more_than_its_paths() {
         )
         .expect("it is there");
     assert!(page.len() < 10 && more, "{}", page.len());
-    // What a snapshot brings back is the same.
+    // A snapshot restores the same state.
     store.begin_snapshot();
     let mut restorer = Restorer::new();
     while let Some(part) = store.next_snapshot_part(512) {
@@ -268,12 +268,12 @@ fn parents_that_are_none() {
 fn the_order_of_the_records_does_not_matter() {
     let before = rebuilt(records()).expect("it is right").digest();
     let mut other = records();
-    // The root is the first, and those that are there from the beginning keep their places.
+    // The root is first, and the nodes that exist from the beginning keep their indices.
     other[4..].reverse();
     assert_eq!(rebuilt(other).expect("it is right").digest(), before);
 }
 
-/// Tables, their order, and places that were free: as in a store that has changed for long.
+/// Tables, orders and free slots, as in a store after many changes.
 #[test]
 fn many_children_come_back_in_their_order() {
     const MANY: u64 = 3_000;
