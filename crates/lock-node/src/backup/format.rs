@@ -1,5 +1,5 @@
-//! The bytes of a backup: head, framed parts, end. `docs/internals/format.md` shows them as tables. Nothing here touches a
-//! file, and nothing here knows what the parts mean.
+//! Byte format of a backup: head, framed parts, end. `docs/internals/format.md` shows it as tables. This module touches no file, and does not
+//! know what the parts mean.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,61 +10,62 @@ use raft_node::codec;
 pub(super) const MAGIC: [u8; 8] = *b"LOCKBACK";
 pub(super) const END_MAGIC: [u8; 8] = *b"BACKDONE";
 pub(super) const VERSION: u32 = 1;
-/// Magic, version, and the length of the rest of the head.
+/// Size of the start of the head: magic, version, and the length of the rest of the head.
 pub(super) const START_BYTES: usize = 16;
-/// Length and checksum before each part; also the length of the end's magic, which can be no frame: as a length it is
-/// larger than any part.
+/// Size of the frame before each part: length and checksum. The magic of the end has the same size, and cannot be mistaken for a frame: read
+/// as a length it is larger than any part.
 pub(super) const FRAME_BYTES: usize = 8;
-/// The end, with its magic.
+/// Size of the end, with its magic.
 pub(super) const END_BYTES: usize = 32;
-/// No head is longer: a member has a few hundred bytes.
+/// Maximum size of a head. A member takes a few hundred bytes.
 pub(super) const MAX_HEAD_BYTES: usize = 1024 * 1024;
-/// No part is longer, so that a damaged length cannot ask for all the memory.
+/// Maximum size of a part, so that a damaged length cannot make the reader allocate all memory.
 pub(super) const MAX_PART_BYTES: usize = codec::MAX_ENCODED_BYTES;
 
 /// Head of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupHead {
-    /// The version of the program that made it.
+    /// Version of the program that made the backup.
     pub program: String,
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The cluster's id.
+    /// Id of the cluster.
     pub cluster_id: [u8; 16],
-    /// The node that made it.
+    /// Node that made the backup.
     pub node_id: NodeId,
-    /// Clock of that node when the backup was requested, in milliseconds since 1970. Everything that was acknowledged before is in it.
+    /// Clock of that node when the backup was requested, in milliseconds since 1970. The backup contains every write that was acknowledged
+    /// before.
     pub made_at_ms: u64,
-    /// The term of the last log entry that it covers.
+    /// Term of the last log entry that the backup covers.
     pub term: u64,
-    /// The index of that entry.
+    /// Index of that entry.
     pub index: u64,
-    /// The cluster's members at that entry.
+    /// Members of the cluster at that entry.
     pub members: Vec<BackupMember>,
 }
 
 /// A member of the cluster that was backed up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupMember {
-    /// Its id.
+    /// Node id.
     pub node_id: NodeId,
     /// Address for peers.
     pub peer: String,
     /// Address for HTTP.
     pub http: String,
-    /// It voted.
+    /// True if the member had a vote.
     pub voter: bool,
 }
 
 impl BackupHead {
-    /// The bytes, and their checksum: the first link of the chain over the parts.
+    /// Returns the bytes of the head, and their checksum, which is the first link of the chain over the parts.
     ///
-    /// | offset | bytes | what |
+    /// | offset | bytes | content |
     /// |---:|---:|---|
     /// | 0 | 8 | `LOCKBACK` |
     /// | 8 | 4 | version, 1 |
     /// | 12 | 4 | length *n* |
-    /// | 16 | *n* | the fields in their order, bincode 2 |
+    /// | 16 | *n* | the fields in order of declaration, bincode 2 |
     /// | 16 + *n* | 4 | CRC32C of everything before |
     pub(super) fn encode(&self) -> (Vec<u8>, u32) {
         let body = codec::encode(self);
@@ -78,7 +79,7 @@ impl BackupHead {
         (bytes, crc)
     }
 
-    /// Returns the number of bytes that follow these, with the checksum.
+    /// Returns the number of bytes of the head that follow its start, with the checksum.
     pub(super) fn rest(start: &[u8; START_BYTES]) -> Result<usize, BackupError> {
         if start[..8] != MAGIC {
             return Err(BackupError::Foreign);
@@ -93,7 +94,7 @@ impl BackupHead {
         }
     }
 
-    /// Decodes the head. Returns it with its checksum.
+    /// Decodes the head, and returns it with its checksum.
     pub(super) fn decode(start: &[u8; START_BYTES], rest: &[u8]) -> Result<(Self, u32), BackupError> {
         let (body, crc_bytes) = rest.split_at(rest.len() - 4);
         let crc = crc32c::crc32c_append(crc32c::crc32c(start), body);
@@ -104,8 +105,8 @@ impl BackupHead {
     }
 }
 
-/// The frame before a part (its length, and the CRC32C of the checksum before, the length and the part), and the
-/// checksum.
+/// Returns the frame before a part, and the part's checksum. The frame is the length of the part and that checksum: the CRC32C of the previous
+/// checksum, the length and the part.
 pub(super) fn frame(chain: u32, part: &[u8]) -> ([u8; FRAME_BYTES], u32) {
     let len = length(part.len());
     let crc = part_crc(chain, &len, part);
@@ -123,7 +124,7 @@ pub(super) fn frame_length(frame: &[u8; FRAME_BYTES]) -> Result<usize, BackupErr
     }
 }
 
-/// The checksum after a part, if it is the one that was written.
+/// Returns the checksum of a part, or an error if it is not the one in the frame.
 pub(super) fn check_part(chain: u32, frame: &[u8; FRAME_BYTES], part: &[u8]) -> Result<u32, BackupError> {
     match part_crc(chain, &frame[..4], part) {
         crc if crc == u32_at(frame, 4) => Ok(crc),
@@ -136,7 +137,7 @@ fn part_crc(chain: u32, len: &[u8], part: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, part)
 }
 
-/// Counts of the parts so far, for the end of the backup.
+/// Counts of the parts so far, for the end of the backup, which has these bytes:
 ///
 /// | offset | bytes | content |
 /// |---:|---:|---|
@@ -153,7 +154,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// After the head.
+    /// Returns the counts after a head with the checksum `chain`.
     pub fn new(chain: u32) -> Self {
         Self {
             parts: 0,
@@ -162,7 +163,7 @@ impl Tally {
         }
     }
 
-    /// A part went by, with this checksum.
+    /// Counts a part, whose checksum becomes the last link of the chain.
     pub fn count(&mut self, part: &[u8], crc: u32) {
         self.parts += 1;
         self.part_bytes += part.len() as u64;

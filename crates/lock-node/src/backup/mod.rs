@@ -1,5 +1,4 @@
-//! Backups: a file that holds a whole state, taken from any running node, and the beginning of a new cluster made
-//! of one.
+//! Backups: files that contain a whole state. Any running node makes one, and a restore starts a new cluster from one.
 //!
 //! ```text
 //!   Node::backup ──► Backup (chunks of a file) ──► anywhere
@@ -9,12 +8,12 @@
 //!   restore ──► DATA_DIR/restored ──► formation: the first snapshot of the new cluster
 //! ```
 //!
-//! A backup is made of a snapshot on the node's disk, so a slow receiver costs the state nothing. Its head says what
-//! it is; checksums chain all of it, and its end says how much there was, so that a file that was cut off or changed
-//! is never taken for a whole one. `docs/internals/format.md` shows the bytes.
+//! A node makes a backup from a snapshot on its disk, so a slow receiver does not hold up the state. The head identifies the backup, a chain of
+//! checksums covers all of it, and the end contains the number of parts and bytes. So a reader never takes a truncated or changed file for a
+//! complete one. `docs/internals/format.md` shows the bytes.
 //!
-//! What is not here: HTTP, and how a cluster forms (`raft_node::formation`). Nothing here knows what a znode is: how a
-//! state moves forward, and how its sessions end, is decided by the store.
+//! HTTP and the formation of a cluster (`raft_node::formation`) are elsewhere. This module does not know what a znode is: the store decides how
+//! a state moves forward, and how its sessions end.
 
 mod format;
 mod inspect;
@@ -26,11 +25,11 @@ mod source;
 use std::io;
 
 pub use self::format::{BackupHead, BackupMember};
-pub use self::inspect::{Inspection, inspect, inspect_told, inspect_with};
+pub use self::inspect::{Inspection, inspect, inspect_with, inspect_with_progress};
 pub use self::reader::BackupReader;
 pub use self::restore::{
     COMMANDS_PER_SECOND_AT_MOST, MOVED_AT_LEAST, RestoreError, RestoreOptions, Restored, restore,
-    restore_on_disk, restore_told,
+    restore_on_disk, restore_with_progress,
 };
 pub(crate) use self::seed::Seed;
 #[cfg(test)]
@@ -38,26 +37,26 @@ pub(crate) use self::seed::write as write_backup;
 pub use self::source::Backup;
 use raft_node::codec::BadBytes;
 
-/// Why a file is no backup, or no whole one.
+/// Reason for which a file is no backup, or no complete one.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("it cannot be read: {0}")]
     Io(io::Error),
-    /// It begins as something else.
+    /// The file does not begin like a backup.
     #[error("it is no backup of Lockgate")]
     Foreign,
-    /// It was made by a program that writes another format.
+    /// The backup was made by a program that writes another version of the format.
     #[error(
         "it has version {0} of the format, and this program reads version {known}: use the program that made it, or \
          a newer one than this",
         known = format::VERSION
     )]
     UnknownVersion(u32),
-    /// It ends too early.
+    /// The file ends too early. The number is its size in bytes.
     #[error("it is cut off after {0} bytes: the download or the copy was not completed")]
     Cut(u64),
-    /// It is not what was written.
+    /// The file contains other bytes than were written.
     #[error("it is damaged: {0}")]
     Damaged(String),
 }

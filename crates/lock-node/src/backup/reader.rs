@@ -1,5 +1,4 @@
-//! Reading a backup from the first byte to the last, wherever the bytes come from. Nothing is answered that was not
-//! checked.
+//! Reader of a backup from the first byte to the last, from any source of bytes. It returns nothing that it has not checked.
 
 use std::io::{self, Read};
 
@@ -12,7 +11,7 @@ use super::format::{
 };
 use raft_node::codec::{self, BadBytes};
 
-/// A backup that is being read.
+/// Reader of a backup. It checks each part before it returns it.
 pub struct BackupReader<R> {
     from: Counted<R>,
     head: BackupHead,
@@ -26,7 +25,7 @@ struct Counted<R> {
 }
 
 impl<R: Read> Counted<R> {
-    /// Fills the buffer. An end before that is a backup that was cut off.
+    /// Fills the buffer. If the source ends before that, the backup is truncated.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<(), BackupError> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -43,12 +42,12 @@ impl<R: Read> Counted<R> {
 }
 
 impl<R: Read> BackupReader<R> {
-    /// Reads the head.
+    /// Reads and checks the head.
     pub fn open(from: R) -> Result<Self, BackupError> {
         let mut from = Counted { from, bytes: 0 };
         let mut start = [0; START_BYTES];
         match from.fill(&mut start) {
-            // Too short to say what it is.
+            // Too short to be recognized.
             Err(BackupError::Cut(bytes)) if bytes < 8 || start[..8] != super::format::MAGIC => {
                 return Err(BackupError::Foreign);
             }
@@ -70,12 +69,12 @@ impl<R: Read> BackupReader<R> {
         &self.head
     }
 
-    /// Returns the number of bytes that were read.
+    /// Returns the number of bytes read so far.
     pub fn bytes(&self) -> u64 {
         self.from.bytes
     }
 
-    /// The next part. `None` after the last, when the end and all checksums have been found right and nothing follows.
+    /// Returns the next part. Returns `None` after the last one, once the end and all checksums have proved correct and nothing follows.
     pub fn next_part(&mut self) -> Result<Option<Bytes>, BackupError> {
         if self.ended {
             return Ok(None);
@@ -104,7 +103,7 @@ impl<R: Read> BackupReader<R> {
         Ok(Some(part.into()))
     }
 
-    /// Reads all that is left, and makes a state of it, whose digest is the one that was drawn.
+    /// Reads the remaining parts, and builds a state from them. Checks that its digest is the one in the backup.
     pub fn load(&mut self) -> Result<Store, BackupError> {
         let mut restorer = Restorer::new();
         while let Some(bytes) = self.next_part()? {

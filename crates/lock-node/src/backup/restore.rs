@@ -1,11 +1,11 @@
-//! Data directory of a new cluster's founder, made of a backup.
+//! Restore: makes the data directory of a new cluster's founder from a backup.
 //!
-//! The new cluster has an id of its own, which distinguishes its members from nodes of the old one. Its state is the backup's, moved
-//! forward: what the old cluster did after the backup is unknown, but it cannot have used more positions than fit into the time since. So a
-//! client that got a fencing token from the old cluster gets only larger ones from the new one.
+//! The new cluster has an id of its own, which distinguishes its members from nodes of the old one. Its state is the backup's state, with its
+//! position moved forward. It is unknown what the old cluster did after the backup, but it cannot have used more positions than fit into the
+//! time since. So a client with a fencing token of the old cluster gets only larger tokens from the new one.
 //!
-//! An interrupted restore leaves a directory in which no node starts, and the next restore begins anew: the state is written first, and the
-//! identity, which makes it a data directory, last.
+//! An interrupted restore leaves a directory in which no node starts, and the next restore starts from the beginning. For this the state is
+//! written first, and the identity, which makes the directory a data directory, last.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,91 +25,92 @@ use raft_node::formation;
 /// disk, applies 2.6 million of the cheapest (docs/internals/benchmarks/results.md); a cluster commits a tenth of that.
 pub const COMMANDS_PER_SECOND_AT_MOST: u64 = 4_000_000;
 
-/// A restore moves the position forward at least so far, beside what the time since the backup asks for: three days of
-/// [`COMMANDS_PER_SECOND_AT_MOST`], or months of a busy cluster. So clocks that differ do not matter, nor does an old
-/// cluster that goes on for a while beside the new one. And 4,000 restores, each of a backup of the cluster that the
-/// last one made, find room below [`znode_store::LAST_MOVED_POSITION`].
+/// Distance by which a restore moves the position forward in addition to the distance for the time since the backup. It is three days of
+/// [`COMMANDS_PER_SECOND_AT_MOST`], or months of a busy cluster. So different clocks do no harm, nor does an old cluster that goes on for a
+/// while beside the new one. 4,000 restores, each from a backup of the previously restored cluster, fit below
+/// [`znode_store::LAST_MOVED_POSITION`].
 pub const MOVED_AT_LEAST: u64 = 1 << 40;
 
 /// Options of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RestoreOptions {
-    /// Least distance by which the position is moved. It is never moved less than the time since the backup and [`MOVED_AT_LEAST`] require.
+    /// Minimum distance by which the position is moved. The distance is never less than the time since the backup and [`MOVED_AT_LEAST`]
+    /// require.
     pub move_at_least: u64,
-    /// Leave the sessions of the backup alive, with their locks: right only if the old cluster has done nothing after
-    /// the backup, for else the locks may have been given to others.
+    /// True if the sessions of the backup stay alive, with their locks. That is correct only if the old cluster has done nothing after the
+    /// backup: otherwise it may have granted the locks to other sessions.
     pub keep_sessions: bool,
-    /// The time now, in milliseconds since 1970.
+    /// Current time, in milliseconds since 1970.
     pub now_ms: u64,
 }
 
 /// Result of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restored {
-    /// Of which backup.
+    /// Head of the backup.
     pub backup: BackupHead,
-    /// The new cluster's id.
+    /// Id of the new cluster.
     pub cluster_id: [u8; 16],
-    /// The position of the backup's state.
+    /// Position of the backup's state.
     pub zxid_before: Zxid,
-    /// The position of the new cluster's first state.
+    /// Position of the new cluster's first state.
     pub zxid: Zxid,
     /// Distance by which the position was moved.
     pub moved_by: u64,
-    /// Number of sessions that were ended.
+    /// Number of sessions that the restore ended.
     pub ended_sessions: u32,
     /// Number of znodes.
     pub znodes: u64,
 }
 
-/// Why nothing was restored.
+/// Reason for which nothing was restored.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// The file is no whole backup.
+    /// The file is no complete backup.
     #[error("{}: {error}", file.display())]
     Backup {
-        /// File.
+        /// File of the backup.
         file: PathBuf,
-        /// Error.
+        /// Fault of the file.
         error: BackupError,
     },
-    /// The configuration is not that of a node that can begin a cluster.
+    /// The configuration is not one of a node that can start a cluster.
     #[error(transparent)]
     Config(#[from] StartError),
-    /// Another node of the cluster has to begin it.
+    /// Another node of the configuration is the founder. The number is its node id.
     #[error(
         "the cluster begins at the member with the lowest id: restore with the configuration of node {0}, and start the \
          others with empty data directories; they get everything from it"
     )]
     NotTheFounder(u64),
-    /// The configuration is that of a node that joins a cluster.
+    /// The configuration is one of a node that joins a cluster.
     #[error(
         "the node is configured to join a cluster (join = true), and a restore begins one: restore with the \
          configuration of a first member"
     )]
     Joins,
-    /// There is something in the data directory.
+    /// The data directory is not empty.
     #[error(
         "the data directory {} is not empty ({found}). A restore makes a new cluster and replaces nothing: give it an \
          empty directory",
         path.display()
     )]
     NotEmpty {
-        /// Directory.
+        /// Data directory.
         path: PathBuf,
-        /// One of the things in it.
+        /// Name of one of its entries.
         found: String,
     },
-    /// This machine's clock cannot be right, or the one of the node that made the backup was not.
+    /// The clock of this machine is behind the time of the backup. Either it is wrong, or the clock of the node that made the backup was.
     #[error(
         "the backup was made {ahead_ms} ms after the time that this machine's clock shows. Without the time since \
          the backup nobody knows how far the position has to be moved: set the clock, or say how far"
     )]
     ClockBehind {
-        /// Difference.
+        /// Difference in milliseconds.
         ahead_ms: u64,
     },
-    /// The position cannot be moved so far.
+    /// The position cannot be moved that far.
     #[error(transparent)]
     TooFar(#[from] TooFar),
     /// The directory could not be written.
@@ -117,32 +118,32 @@ pub enum RestoreError {
     Storage(#[from] StorageError),
 }
 
-/// Makes the data directory of `config` out of the backup in `file`. Reads all of it first; nothing is written if
-/// anything is wrong with it.
+/// Makes the data directory of `config` from the backup in `file`. Reads and checks the whole backup first, and writes nothing if it has a
+/// fault.
 pub fn restore(file: &Path, config: &NodeConfig, options: RestoreOptions) -> Result<Restored, RestoreError> {
-    restore_told(file, config, options, &mut |_| {})
+    restore_with_progress(file, config, options, &mut |_| {})
 }
 
-/// The same; `told` learns how many bytes of the backup were read so far.
-pub fn restore_told(
+/// Restores a backup as [`restore`] does. `progress` is called after each read with the number of bytes of the backup so far.
+pub fn restore_with_progress(
     file: &Path,
     config: &NodeConfig,
     options: RestoreOptions,
-    told: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<Restored, RestoreError> {
-    // The disk lists only files; the restore must not touch anything else either.
-    if let Some(found) = something_in(&config.raft.data_dir)
+    // `Disk` lists only files, but a directory or a link in the way must stop the restore, too.
+    if let Some(found) = foreign_entry_in(&config.raft.data_dir)
         .map_err(|source| StorageError::io("list", &config.raft.data_dir, source))?
     {
         let path = config.raft.data_dir.clone();
         return Err(RestoreError::NotEmpty { path, found });
     }
-    let mut backup = open(file, told).map_err(|error| bad_backup(file, error))?;
+    let mut backup = open(file, progress).map_err(|error| bad_backup(file, error))?;
     restore_on_disk(Arc::new(RealDisk), &mut backup, file, config, options)
 }
 
-/// As [`restore`], of a backup that is open, with all access to the data directory going through `disk`: for tests,
-/// whose disks lose power and fail. `file` is the backup's name in errors.
+/// Restores an open backup as [`restore`] does, with all access to the data directory through `disk`. Tests pass disks that lose power and
+/// fail. `file` is the name of the backup in errors.
 pub fn restore_on_disk<R: io::Read>(
     disk: Arc<dyn Disk>,
     backup: &mut BackupReader<R>,
@@ -183,11 +184,11 @@ pub fn restore_on_disk<R: io::Read>(
     Ok(restored)
 }
 
-/// Returns the distance by which the position has to be moved, so that everything that the old cluster did after the backup is behind it.
+/// Returns the distance by which the position has to be moved, so that it is beyond every position that the old cluster used after the backup.
 fn move_by(backup: &BackupHead, options: &RestoreOptions) -> Result<u64, RestoreError> {
     let since_ms = match options.now_ms.checked_sub(backup.made_at_ms) {
         Some(since_ms) => since_ms,
-        // An explicit distance is better than two clocks.
+        // The operator named a distance, so the clocks are not needed.
         None if options.move_at_least > 0 => 0,
         None => {
             let ahead_ms = backup.made_at_ms - options.now_ms;
@@ -235,8 +236,8 @@ fn write(
     }
 }
 
-/// The first thing in a directory that no interrupted restore has left there.
-fn something_in(dir: &Path) -> io::Result<Option<String>> {
+/// Returns the name of an entry of a directory that is not a leftover of an interrupted restore, if there is one.
+fn foreign_entry_in(dir: &Path) -> io::Result<Option<String>> {
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_position_moves_by_more_than_fits_into_the_time_since() {
+    fn position_moves_beyond_all_commands_since_the_backup() {
         assert_eq!(moved(1000, 1000, 0).unwrap(), MOVED_AT_LEAST);
         let second = COMMANDS_PER_SECOND_AT_MOST;
         assert_eq!(moved(1000, 1001, 0).unwrap(), MOVED_AT_LEAST + second);
@@ -303,12 +304,12 @@ mod tests {
         assert_eq!(
             moved(0, u64::MAX, 0).unwrap(),
             u64::MAX,
-            "too far, and said so later"
+            "the distance saturates, and `move_position` rejects it"
         );
     }
 
     #[test]
-    fn a_clock_that_is_behind_the_backup_is_not_believed() {
+    fn clock_behind_the_backup_is_rejected_without_an_explicit_distance() {
         assert!(matches!(
             moved(1000, 999, 0),
             Err(RestoreError::ClockBehind { ahead_ms: 1 })
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_restores_in_a_row_find_room() {
+    fn thousands_of_successive_restores_fit_below_the_last_position() {
         let year = 365 * 24 * 3600 * COMMANDS_PER_SECOND_AT_MOST;
         assert!(MOVED_AT_LEAST + year < znode_store::LAST_MOVED_POSITION.0 / 30);
         assert_eq!(znode_store::LAST_MOVED_POSITION.0 / MOVED_AT_LEAST, 4096);

@@ -1,5 +1,5 @@
-//! The file `restored` in a data directory: the state with which a new cluster begins, until the cluster is formed and
-//! it is the first snapshot. A backup itself, with the new cluster's id in its head.
+//! Seed of a new cluster: the file `restored` in a data directory, with the state from which the cluster starts. It is a backup with the new
+//! cluster's id in its head. When the cluster is formed, the state becomes the first snapshot, and the file is discarded.
 
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -16,26 +16,26 @@ use raft_node::codec;
 use raft_node::formation::InitialState;
 use raft_node::replicated_state::SnapshotParts;
 
-/// Under this name it is written.
+/// Name of the file while it is being written.
 const TEMPORARY_NAME: &str = "restored.tmp";
 
-/// Znodes in a part: as in a snapshot.
+/// Number of znodes in a part, as in a snapshot.
 const PORTION: usize = 512;
 
-/// Number of bytes between two syncs, so that not all of the file waits in memory for the last one.
+/// Number of bytes between two syncs, so that the operating system does not hold the whole file in memory until the last sync.
 const SYNC_EVERY_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Size of a read.
+/// Size of a read, in bytes.
 const READ_BYTES: usize = 256 * 1024;
 
-/// The state with which a cluster begins.
+/// State from which a restored cluster starts, in a file of the data directory.
 #[derive(Clone)]
 pub(crate) struct Seed {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
 }
 
-/// Writes the file into `dir`, and reads it again. When this returns it is durable under its name.
+/// Writes the file into `dir`, and reads it back. On return the file is durable under its name.
 pub(crate) fn write(
     disk: &dyn Disk,
     dir: &Path,
@@ -48,7 +48,7 @@ pub(crate) fn write(
         .create(&temporary)
         .map_err(|source| StorageError::io("create", &temporary, source))?;
     write_all(file.as_ref(), head, store).map_err(|source| StorageError::io("write", &temporary, source))?;
-    // What cannot be read again is found now, and not when the cluster begins.
+    // An unreadable file is found now, and not when the cluster starts.
     read(disk, &temporary)?
         .load()
         .map_err(|error| unreadable(&temporary, &error))?;
@@ -81,7 +81,7 @@ fn write_all(file: &dyn DiskFile, head: &BackupHead, store: &mut Store) -> io::R
 }
 
 impl Seed {
-    /// The same as [`Seed::find`], for the replication.
+    /// Finds the seed as [`Seed::find`] does, and returns it as an [`InitialState`] for `raft_node`.
     pub fn find_state(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -92,8 +92,8 @@ impl Seed {
         Ok(seed.map(|seed| -> Arc<dyn InitialState> { Arc::new(seed) }))
     }
 
-    /// The seed in a data directory, if there is one that is still needed: `begun` says that the log or a snapshot
-    /// exists, which is made of the seed. It must be of the cluster to which the directory belongs.
+    /// Returns the seed in a data directory, if there is one that is still needed. `begun` means that a log or a snapshot exists, which was
+    /// made from the seed; then the seed is discarded. Returns an error if the seed belongs to another cluster than the directory.
     pub fn find(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -166,7 +166,7 @@ fn unreadable(path: &Path, error: &BackupError) -> StorageError {
     ))
 }
 
-/// A file of a [`Disk`] from the first byte to the last.
+/// Reader of a file of a [`Disk`] from the first byte to the last.
 struct DiskReader {
     file: Arc<dyn DiskFile>,
     at: u64,

@@ -1,4 +1,4 @@
-//! A backup on its way out of a node: the chunks of the file, one after the other, made of a snapshot on the disk.
+//! Source of a backup on a node: makes the chunks of the file, one after the other, from a snapshot on the disk.
 
 use std::io;
 
@@ -10,25 +10,25 @@ use raft_log::{SnapshotFile, SnapshotReader};
 use raft_node::SnapshotMember;
 use raft_node::blocking;
 
-/// A backup that is being read from a node. One part of the snapshot at a time is in memory, whatever the state's
-/// size and however slow its reader is.
+/// Backup that a node is sending. Only one part of the snapshot at a time is in memory, regardless of the size of the state and the speed of
+/// the receiver.
 pub struct Backup {
     head: BackupHead,
-    /// Size of all chunks together.
+    /// Size of all chunks together, in bytes.
     bytes: u64,
     first: Option<Bytes>,
     parts: Option<SnapshotReader>,
     tally: Tally,
-    /// Its place among the few that are made at a time.
-    _place: OwnedSemaphorePermit,
+    /// Permit that limits the number of backups made at a time.
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Backup {
-    /// Of `file`. Of the head, the position and the members are filled in from it.
+    /// Returns a backup of the snapshot `file`, and fills the position and the members of the head in from it.
     pub(crate) fn of(
         file: &SnapshotFile,
         mut head: BackupHead,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> io::Result<Self> {
         let meta = file.meta();
         if let Some(last) = meta.last {
@@ -51,7 +51,7 @@ impl Backup {
             first: Some(first.into()),
             parts: Some(file.read()?),
             tally: Tally::new(chain),
-            _place: place,
+            _permit: permit,
         })
     }
 
@@ -65,8 +65,8 @@ impl Backup {
         self.bytes
     }
 
-    /// Returns the next bytes of the file; `None` after the last. After an error the backup is incomplete, and its reader sees that it has
-    /// no end.
+    /// Returns the next bytes of the file, or `None` after the last. After an error the backup is incomplete, and its reader detects the
+    /// missing end.
     pub async fn next_chunk(&mut self) -> io::Result<Option<Bytes>> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));

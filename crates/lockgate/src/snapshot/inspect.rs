@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::Context;
 use clap::ValueEnum;
 use cli_support::output::shown;
-use lock_node::backup::{Inspection, inspect_told};
+use lock_node::backup::{Inspection, inspect_with_progress};
 use serde_json::{Value, json};
 use znode_store::{Store, ZPath};
 
@@ -34,7 +34,7 @@ pub fn run(file: &Path, json: bool, lists: &[List]) -> anyhow::Result<String> {
     };
     let (inspection, listed) = {
         let mut progress = super::read_progress(file, "reading the backup");
-        inspect_told(file, &mut progress, look).with_context(|| file.display().to_string())?
+        inspect_with_progress(file, &mut progress, look).with_context(|| file.display().to_string())?
     };
     if json {
         let mut document = document(&inspection);

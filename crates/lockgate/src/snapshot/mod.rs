@@ -13,7 +13,7 @@ use clap::Subcommand;
 use cli_support::connection_options::{ConnectionOptions, addresses};
 use cli_support::output::say;
 use cli_support::progress::Progress;
-use lock_node::backup::{MOVED_AT_LEAST, RestoreOptions, Restored, restore_told};
+use lock_node::backup::{MOVED_AT_LEAST, RestoreOptions, Restored, restore_with_progress};
 
 pub use self::inspect::List;
 pub use self::save::{SaveError, save};
@@ -100,7 +100,8 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
             };
             let restored = {
                 let mut progress = read_progress(&file, "reading the backup");
-                restore_told(&file, &config, options, &mut progress).context("nothing was restored")?
+                restore_with_progress(&file, &config, options, &mut progress)
+                    .context("nothing was restored")?
             };
             let data_dir = config.raft.data_dir.display().to_string();
             say(restore_report(&restored, &data_dir, config.raft.members.len()))

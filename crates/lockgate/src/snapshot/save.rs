@@ -10,7 +10,7 @@ use cli_support::api_client::request_id;
 use cli_support::credentials::Credentials;
 use cli_support::http_client;
 use cli_support::progress::Progress;
-use lock_node::backup::{BackupError, Inspection, inspect_told};
+use lock_node::backup::{BackupError, Inspection, inspect_with_progress};
 
 /// Mode of the file: only its owner can read it, because a backup contains the passwords of sessions.
 const PRIVATE: u32 = 0o600;
@@ -94,7 +94,7 @@ pub async fn save(
     part.file.sync_all().map_err(|error| part.error(error))?;
     let inspection = {
         let mut progress = super::read_progress(&part.path, "checking the backup");
-        inspect_told(&part.path, &mut progress, |_| ())?.0
+        inspect_with_progress(&part.path, &mut progress, |_| ())?.0
     };
     part.publish(file)?;
     Ok(inspection)
