@@ -1,5 +1,5 @@
-//! Duties of the leader besides ordering the log: it keeps the deadlines of sessions, expires silent ones, confirms heartbeats and reads
-//! with proof that it still leads, and proposes its configured limits.
+//! Duties of the leader besides ordering the log. It keeps the deadlines of sessions and expires silent ones. It confirms heartbeats and reads
+//! with proof that it still leads. It proposes its configured limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,23 +25,24 @@ use raft_node::leader_view::LeaderView;
 use raft_node::messages::{HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
 use raft_node::replicated_state::ReplicatedState;
 
-/// Interval at which the leader checks deadlines: the additional delay of an expiry. A check without a due session costs nothing.
+/// Interval at which the leader checks deadlines, which delays an expiry by at most as much. A check without a due session costs nothing.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Delay of a tick that is not just late scheduling: the process or the machine was paused, and clients' heartbeats may be waiting in the
-/// socket buffers.
+/// Delay of a tick beyond which the process or the machine was paused, and the tick was not just scheduled late. Clients' heartbeats may then be
+/// waiting in the socket buffers.
 const STALL: Duration = Duration::from_millis(200);
 
-/// Sessions ended by one command: each may own many ephemeral nodes, and an entry is applied in one go.
+/// Maximum number of sessions that one command ends. Each may own many ephemeral znodes, and an entry is applied without interruption.
 const MAX_EXPIRED_AT_ONCE: usize = 64;
 
-/// Containers swept by one command.
+/// Maximum number of containers that one command removes.
 const MAX_SWEPT_AT_ONCE: usize = 1_000;
 
-/// Questions for one confirmation.
+/// Maximum number of requests that share one proof of leadership.
 const MAX_CONFIRMED_AT_ONCE: usize = 4_096;
 
-enum Question {
+/// Request that only a proven leader can answer.
+enum LeaderRequest {
     Touch {
         beats: Vec<(SessionId, Instant)>,
         answer: oneshot::Sender<Result<Vec<Touched>, NotLeader>>,
@@ -51,13 +52,13 @@ enum Question {
     },
 }
 
-/// The way to ask this node as the leader.
+/// Handle through which this node is asked as the leader.
 pub struct Leadership {
-    questions: mpsc::Sender<Question>,
+    requests: mpsc::Sender<LeaderRequest>,
     clock: Clock,
 }
 
-/// This process's monotonic clock, in a form that other nodes can send back.
+/// Monotonic clock of this process, whose readings other nodes can send back.
 struct Clock {
     id: u64,
     began: Instant,
@@ -72,44 +73,42 @@ impl Clock {
         }
     }
 
-    /// The longest time that a message with this proof may have been on its way when it arrived. `None`: the proof says
-    /// nothing, because it is of another process's clock.
-    fn longest_way(&self, seen: SeenMoment, arrived: Instant) -> Option<Duration> {
+    /// Returns the maximum transit time of a message with the proof `seen` that has `arrived`. Returns `None` if the proof is a reading of
+    /// another process's clock, which proves nothing.
+    fn max_transit(&self, seen: SeenMoment, arrived: Instant) -> Option<Duration> {
         let now = self.moment(arrived);
-        // The node has known the moment for this time when it sent the message, so it sent it that much later at the earliest.
+        // When the node sent the message, it had known the moment for `known_for_us`. So it sent the message at least that much later.
         let sent = seen.moment.micros.saturating_add(seen.known_for_us);
         (seen.moment.clock == now.clock && seen.moment.micros <= now.micros)
             .then(|| Duration::from_micros(now.micros.saturating_sub(sent)))
     }
 }
 
-/// The questions, before their task is started.
-pub struct LeaderQuestions {
-    queue: mpsc::Receiver<Question>,
+/// Receiver of the requests to the leader, for the task that answers them ([`confirm`]).
+pub struct LeaderRequests {
+    queue: mpsc::Receiver<LeaderRequest>,
 }
 
-/// A queue of questions to the leader and the way into it. `process` is a random number of this process.
-pub fn leadership(process: u64) -> (Arc<Leadership>, LeaderQuestions) {
-    let (questions, queue) = mpsc::channel(MAX_CONFIRMED_AT_ONCE);
+/// Creates the queue of requests to the leader: the handle and the receiver. `process` is a random number that identifies this process.
+pub fn leadership(process: u64) -> (Arc<Leadership>, LeaderRequests) {
+    let (requests, queue) = mpsc::channel(MAX_CONFIRMED_AT_ONCE);
     let clock = Clock {
         id: process,
         began: Instant::now(),
     };
-    (
-        Arc::new(Leadership { questions, clock }),
-        LeaderQuestions { queue },
-    )
+    (Arc::new(Leadership { requests, clock }), LeaderRequests { queue })
 }
 
 impl Leadership {
     /// Counts heartbeats of sessions, each from the time beside it, if this node leads and can prove it.
     pub async fn touch(&self, beats: Vec<(SessionId, Instant)>) -> Result<Vec<Touched>, NotLeader> {
         let (answer, outcome) = oneshot::channel();
-        self.ask(Question::Touch { beats, answer }, outcome).await
+        self.ask(LeaderRequest::Touch { beats, answer }, outcome).await
     }
 
-    /// The same for heartbeats that another node has forwarded and whose ages it says. They count from their ages before
-    /// their arrival, which is never before they were sent, and later by the time on the way: so that time is bounded.
+    /// Counts heartbeats that another node has forwarded with their ages. Each counts from its age before the arrival of the message. That is
+    /// never before the client sent it, and is later than that by the transit time. So messages with a transit time above `within` are not
+    /// counted.
     pub async fn take_heartbeats(
         &self,
         seen: Option<SeenMoment>,
@@ -117,8 +116,8 @@ impl Leadership {
         sessions: Vec<(SessionId, u32)>,
     ) -> Result<HeartbeatsTaken, NotLeader> {
         let arrived = Instant::now();
-        let way = seen.and_then(|seen| self.clock.longest_way(seen, arrived));
-        let in_time = way.is_some_and(|way| way <= within) || planted::is(Bug::HeartbeatAge);
+        let transit = seen.and_then(|seen| self.clock.max_transit(seen, arrived));
+        let in_time = transit.is_some_and(|transit| transit <= within) || planted::is(Bug::HeartbeatAge);
         let touched = match in_time {
             true => {
                 let age = |ms: u32| Duration::from_millis(u64::from(ms));
@@ -132,40 +131,40 @@ impl Leadership {
         Ok(HeartbeatsTaken { moment, touched })
     }
 
-    /// The index up to which a node has to apply for a linearizable read, if this node leads and can prove it.
+    /// Returns the index up to which a node has to apply for a linearizable read, if this node leads and can prove it.
     pub async fn read_index(&self) -> Result<u64, NotLeader> {
         let (answer, outcome) = oneshot::channel();
-        self.ask(Question::ReadIndex { answer }, outcome).await
+        self.ask(LeaderRequest::ReadIndex { answer }, outcome).await
     }
 
     async fn ask<T>(
         &self,
-        question: Question,
+        request: LeaderRequest,
         outcome: oneshot::Receiver<Result<T, NotLeader>>,
     ) -> Result<T, NotLeader> {
         let unknown = NotLeader { leader: None };
-        if self.questions.send(question).await.is_err() {
+        if self.requests.send(request).await.is_err() {
             return Err(unknown);
         }
         outcome.await.unwrap_or(Err(unknown))
     }
 }
 
-/// Returns the time at which a heartbeat of this age was sent.
+/// Returns the time from which a heartbeat of this age counts.
 fn heard_at(arrived: Instant, age: Duration) -> Instant {
     match planted::is(Bug::HeartbeatAge) {
         true => arrived,
-        // The clock has not run for that long: the heartbeat was sent after it began.
+        // If the clock has not run for that long, the arrival is the only known time.
         false => arrived.checked_sub(age).unwrap_or(arrived),
     }
 }
 
-/// Answers questions to the leader, until `stop`. Those that wait share one proof of leadership, which begins after the last of them has
-/// arrived. A heartbeat of a session on record is confirmed when an entry of the log contains it; `propose` proposes that.
+/// Answers requests to the leader, until `stop`. All waiting requests share one proof of leadership, which begins after the last of them has
+/// arrived. A heartbeat of a session on record is confirmed only after an entry of the log contains it; `propose` proposes that entry.
 pub async fn confirm<P, F>(
     raft: RaftNode,
     replica: Arc<Replica>,
-    mut questions: LeaderQuestions,
+    mut requests: LeaderRequests,
     propose: P,
     stop: CancellationToken,
 ) where
@@ -175,7 +174,7 @@ pub async fn confirm<P, F>(
     let mut waiting = Vec::new();
     loop {
         tokio::select! {
-            count = questions.queue.recv_many(&mut waiting, MAX_CONFIRMED_AT_ONCE) => {
+            count = requests.queue.recv_many(&mut waiting, MAX_CONFIRMED_AT_ONCE) => {
                 if count == 0 {
                     return;
                 }
@@ -186,19 +185,19 @@ pub async fn confirm<P, F>(
         let unproven = planted::is(Bug::UnprovenLeader)
             && waiting
                 .iter()
-                .all(|question| matches!(question, Question::Touch { .. }));
+                .all(|request| matches!(request, LeaderRequest::Touch { .. }));
         let proof = match replica.sessions.leading_term() {
             Some(term) if unproven => Ok((term, 0)),
             _ => raft.prove_leadership().await,
         };
         fail_step!(async "confirm::after_proof");
-        for question in waiting.drain(..) {
-            // A caller that has given up takes no answer.
-            match question {
-                Question::ReadIndex { answer } => {
+        for request in waiting.drain(..) {
+            // Each send fails if the caller has cancelled, which is no error.
+            match request {
+                LeaderRequest::ReadIndex { answer } => {
                     let _ = answer.send(proof.clone().map(|(_, index)| index));
                 }
-                Question::Touch { beats, answer } => {
+                LeaderRequest::Touch { beats, answer } => {
                     let counted = proof.clone().and_then(|(term, _)| {
                         let counted = replica.sessions.touch(term, &beats);
                         Ok((term, counted.ok_or(NotLeader { leader: None })?))
@@ -232,8 +231,8 @@ pub async fn confirm<P, F>(
     }
 }
 
-/// Takes up or lays down the deadlines when this node begins or ceases to lead, until `stop`. No session ends before its client had the time of
-/// an `election` to reach the new leader.
+/// Starts the deadlines of sessions when this node begins to lead, and stops them when it ceases to, until `stop`. No session ends before its
+/// client had the time of an `election` to reach the new leader.
 pub async fn follow(
     replica: Arc<Replica>,
     mut own_terms: watch::Receiver<Option<u64>>,
@@ -242,12 +241,11 @@ pub async fn follow(
 ) {
     loop {
         let own_term = *own_terms.borrow_and_update();
-        let reigns = replica.sessions.leading_term();
+        let tracked_term = replica.sessions.leading_term();
         match own_term {
-            None if reigns.is_some() => replica.sessions.resign(),
-            // Deadlines begin when an entry of this term is applied: so whatever an earlier leader has ended
-            // is ended here too.
-            Some(term) if reigns != Some(term) => {
+            None if tracked_term.is_some() => replica.sessions.resign(),
+            // Deadlines begin when an entry of this term is applied. Then every end that an earlier leader committed is applied here, too.
+            Some(term) if tracked_term != Some(term) => {
                 tokio::select! {
                     () = replica.applied().wait_for_term(term) => {
                         fail_step!("session::before_take_up");
@@ -268,7 +266,7 @@ pub async fn follow(
     }
 }
 
-/// The bug [`LostWatches`](fault_injection::planted::Bug::LostWatches): watches are forgotten when another node leads.
+/// Plants the bug [`LostWatches`](fault_injection::planted::Bug::LostWatches): forgets all watches when another node leads.
 #[cfg(feature = "planted")]
 pub async fn lose_watches(
     replica: Arc<Replica>,
@@ -291,8 +289,9 @@ pub async fn lose_watches(
     }
 }
 
+/// Starts the deadlines of all sessions of the state, as the leader in `term`.
 fn take_up(replica: &Replica, term: u64, grace: Duration) {
-    // Under the lock of the state: a session that is opened now is either in the list or comes as an event.
+    // The lock of the state is held, so a session that is opened now is either in the list, or `SessionTracker::opened` adds it later.
     let store = replica.store.read();
     let timeout = |ms: u32| Duration::from_millis(u64::from(ms));
     let sessions = store.sessions().into_iter().map(|view| KnownSession {
@@ -304,14 +303,15 @@ fn take_up(replica: &Replica, term: u64, grace: Duration) {
     replica.sessions.lead(term, Instant::now(), grace, sessions);
 }
 
-/// Returns the result of `take`, with the position that was applied before.
+/// Returns the result of `take`, with the position of the state before it.
 fn take_as_of<T>(replica: &Replica, take: impl FnOnce() -> T) -> (Zxid, T) {
-    // In this order: whatever is applied in between has been heard when deadlines are looked at, or is later than this.
+    // The position is read first. So a command of a session that is applied in between has either moved the deadline already, or has a later
+    // position than this, and spares the session.
     let as_of = replica.store.read().zxid();
     (as_of, take())
 }
 
-/// Proposes to put silences on record. Returns whether that is done.
+/// Proposes a record of silences. Returns whether it was applied.
 async fn record<P, F>(replica: Arc<Replica>, propose: P, due: Due, as_of: Zxid) -> bool
 where
     P: Fn(Request) -> F,
@@ -332,34 +332,35 @@ where
     recorded
 }
 
-/// The way to have the leader put the silence of all sessions on record, before another node leads.
+/// Handle for a request to the leader's task to record the silence of all sessions, before another node leads.
 #[derive(Clone)]
 pub struct Recorder {
     requests: mpsc::Sender<oneshot::Sender<()>>,
 }
 
-/// The other end of [`Recorder`].
+/// Receiver of the requests of a [`Recorder`].
 pub struct RecorderRequests {
     queue: mpsc::Receiver<oneshot::Sender<()>>,
 }
 
-/// See [`Recorder`].
+/// Creates a recorder and the receiver of its requests.
 pub fn recorder() -> (Recorder, RecorderRequests) {
     let (requests, queue) = mpsc::channel(1);
     (Recorder { requests }, RecorderRequests { queue })
 }
 
 impl Recorder {
-    /// Returns when that is done, or cannot be done in time: then the next leader gives some sessions more time than it has to.
-    pub async fn record_all(self, patience: Duration) {
+    /// Requests the record, and waits until it is applied, but no longer than `timeout`. If it times out, the next leader gives some sessions more
+    /// time than necessary.
+    pub async fn record_all(self, timeout: Duration) {
         let (done, recorded) = oneshot::channel();
         let recording = async {
             if self.requests.send(done).await.is_ok() {
                 let _ = recorded.await;
             }
         };
-        if tokio::time::timeout(patience, recording).await.is_err() {
-            tracing::warn!("the silence of sessions could not be put on record before another node leads");
+        if tokio::time::timeout(timeout, recording).await.is_err() {
+            tracing::warn!("the silence of sessions could not be recorded before the transfer of leadership");
         }
     }
 }
@@ -367,8 +368,8 @@ impl Recorder {
 /// Ends silent sessions, puts silences on record, opens locks that were closed for a while, sweeps empty containers and TTL nodes whose time is
 /// over, and sees to it that the configured limits hold, while this node leads, until `stop`.
 ///
-/// `propose` proposes a command from this node, in the ordinary way. An end that reaches the log in another
-/// term than its own is refused by the state. `commands` tells the newest kinds of commands that all members can apply.
+/// `propose` proposes a command from this node like that of a client. The state refuses an end of sessions that reaches the log in another term
+/// than its own. `commands` returns the newest version of commands that all members can apply.
 pub async fn tend<P, F>(
     replica: Arc<Replica>,
     runtime_config: Arc<SharedRuntimeConfig>,
@@ -400,7 +401,7 @@ pub async fn tend<P, F>(
                 let recording = join_all(recording);
                 tokio::spawn(async move {
                     recording.await;
-                    // Nobody may wait any more.
+                    // The send fails if the caller has timed out, which is no error.
                     let _ = done.send(());
                 });
                 continue;
@@ -409,13 +410,13 @@ pub async fn tend<P, F>(
         }
         let runtime_config = runtime_config.get();
         let (sweeps, limits) = (&runtime_config.sweeps, runtime_config.limits);
-        // A clock that nobody asks could not tell a jump from the time that has passed. Logs also that it is overruled.
+        // Reads the clock regularly: after a long pause between two readings it could not tell a jump from the time that has passed. The reading
+        // also logs that the clocks of the other members overrule this one.
         replica.clock.now_ms();
         let now = Instant::now();
         let late = (now - last).saturating_sub(TICK);
         last = now;
-        // Only what goes beyond: a leader that is always late, because it has too much to do, would otherwise
-        // never end a session.
+        // Only the delay beyond `STALL` counts: otherwise a leader that is always late, because it is overloaded, would never end a session.
         let stall = late.saturating_sub(STALL);
         if !stall.is_zero() {
             stalls.note(late);
@@ -439,7 +440,7 @@ pub async fn tend<P, F>(
                 tokio::spawn(record(replica.clone(), propose.clone(), due, as_of));
             }
         }
-        // The ends of large sessions: also those that an earlier leader has begun.
+        // Continues the ends of large sessions, including those that an earlier leader has begun.
         if finishing.as_ref().is_none_or(JoinHandle::is_finished)
             && let Some(term) = replica.sessions.leading_term()
             && replica
@@ -453,8 +454,8 @@ pub async fn tend<P, F>(
                 stop.run_until_cancelled(finishing_ends).await;
             }));
         }
-        // An earlier leader was configured otherwise. Its word may even come after this one's, if it lost its office with
-        // the proposal in hand; and this one's may fail. So there is no end to looking.
+        // An earlier leader may have had other settings. If it lost leadership with a proposal in flight, that proposal may even be applied after
+        // this leader's. And this leader's proposal may fail. So the settings are checked in each tick.
         if setting.as_ref().is_none_or(JoinHandle::is_finished)
             && let Some(command) = missing_setting(&replica, limits, &commands)
         {
@@ -464,12 +465,12 @@ pub async fn tend<P, F>(
                 propose(Request::internal(command)).await;
             }));
         }
-        if let Some((term, locks)) = delays_to_tell(&replica, &mut delays, now) {
+        if let Some((term, locks)) = delays_to_count(&replica, &mut delays, now) {
             let propose = propose.clone();
             let command = Command::Lock(LockCommand::CountDelays { locks, term });
             tokio::spawn(async move {
                 fail_step!(async "delay::before_count");
-                // What is not proposed now is proposed again.
+                // If the proposal fails, the timer returns the progress again.
                 propose(Request::internal(command)).await;
                 fail_step!(async "delay::after_count");
             });
@@ -481,7 +482,7 @@ pub async fn tend<P, F>(
                 let propose = propose.clone();
                 let command = Command::Sweep(due);
                 tokio::spawn(async move {
-                    // What is not swept now is swept the next time.
+                    // If the proposal fails, the next sweep includes these znodes.
                     propose(Request::internal(command)).await;
                 });
             }
@@ -489,14 +490,14 @@ pub async fn tend<P, F>(
     }
 }
 
-/// Proposes the end of these sessions until a proposal is applied, a command of the session spares it, or this node stops leading in `term`.
+/// Proposes the end of these sessions, until a proposal is applied, commands of the sessions spare them, or this node stops leading in `term`.
 async fn end<P, F>(replica: Arc<Replica>, propose: P, term: u64, sessions: Vec<SessionId>, as_of: Zxid)
 where
     P: Fn(Request) -> F,
     F: Future<Output = bool>,
 {
-    tracing::info!(?sessions, "sessions fell silent");
-    // Nearly always it is one.
+    tracing::info!(?sessions, "sessions expire: no heartbeat within their timeout");
+    // Nearly always there is one piece.
     let pieces = replica.store.read().ending_together(&sessions).into_iter();
     let pieces: Vec<Vec<SessionId>> = pieces.map(<[_]>::to_vec).collect();
     for mut sessions in pieces {
@@ -521,8 +522,8 @@ where
     }
 }
 
-/// Removes what is left of sessions that have ended, one entry after the other, until nothing is left, this node does not lead in `term` any
-/// more, or a proposal fails: then the next tick begins again.
+/// Removes the remaining znodes of ended sessions, one entry after the other. Stops when none is left, when this node ceases to lead in `term`,
+/// or when a proposal fails; after a failure the next tick starts again.
 async fn finish_ends<P, F>(replica: Arc<Replica>, propose: P, term: u64)
 where
     P: Fn(Request) -> F,
@@ -548,8 +549,8 @@ where
     }
 }
 
-/// Returns the command that the state lacks: one that sets these limits, or a rule that all members know by now. Returns `None` on a
-/// follower, and while a long entry is being applied; the next tick asks again, because sessions cannot wait.
+/// Returns a command that the state lacks: one that sets these limits, or one that introduces a rule which all members know by now. Returns
+/// `None` on a follower, and while a long entry is being applied: the deadlines of sessions cannot wait for it, and the next tick asks again.
 fn missing_setting(replica: &Replica, limits: Limits, commands: impl Fn() -> u8) -> Option<Command> {
     replica.sessions.leading_term()?;
     let store = replica.store.try_read()?;
@@ -560,8 +561,9 @@ fn missing_setting(replica: &Replica, limits: Limits, commands: impl Fn() -> u8)
     is_due.then_some(Command::Access(AccessCommand::EndWaitsWithRights))
 }
 
-/// Returns the progress of closed locks that is due to be proposed, if this node leads. If the state is locked, the next tick checks again.
-fn delays_to_tell(
+/// Returns the elapsed lock delays that are due to be proposed, if this node leads. Returns `None` if the state is locked; the next tick checks
+/// again.
+fn delays_to_count(
     replica: &Replica,
     delays: &mut LockDelayTimer,
     now: Instant,
@@ -571,15 +573,16 @@ fn delays_to_tell(
         Some(_) => replica.store.try_read()?.closed_locks(),
         None => Vec::new(),
     };
-    delays.look(term, closed, now)
+    delays.take_due(term, closed, now)
 }
 
+/// Returns the znodes to remove by the next sweep, if this node leads: containers that were empty for `empty_for`, and expired znodes.
 fn to_sweep(replica: &Replica, empty_for: Duration) -> Vec<ZPath> {
     if replica.sessions.leading_term().is_none() {
         return Vec::new();
     }
     let store = replica.store.read();
-    // The time of the state does not advance while nothing is proposed.
+    // The clock is used as well, because the time of the state does not advance while nothing is proposed.
     let now_ms = store.time_ms().max(replica.clock.now_ms());
     let empty_for_ms = u64::try_from(empty_for.as_millis()).unwrap_or(u64::MAX);
     let mut due = store.to_sweep(now_ms.saturating_sub(empty_for_ms), now_ms);
@@ -617,8 +620,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn forwarded_heartbeats_count_from_their_age_if_they_were_on_their_way_for_a_bounded_time() {
         const WITHIN: Duration = Duration::from_millis(100);
-        let (leadership, mut questions) = leadership(7);
-        let told = leadership.clock.moment(Instant::now());
+        let (leadership, mut requests) = leadership(7);
+        let moment = leadership.clock.moment(Instant::now());
         // Returns the age that the leader counts for a heartbeat of the given age, sent some time after the moment that its node knows, and
         // has known for some time.
         let mut take = async |clock: u64, passed_ms: u64, known_for_ms: u64, age_ms: u32| {
@@ -635,7 +638,7 @@ mod tests {
             let taking = leadership.take_heartbeats(Some(seen), WITHIN, vec![session]);
             let arrived = Instant::now();
             let answering = async {
-                let Some(Question::Touch { beats, answer }) = questions.queue.recv().await else {
+                let Some(LeaderRequest::Touch { beats, answer }) = requests.queue.recv().await else {
                     panic!("a touch is expected");
                 };
                 answer.send(Ok(vec![Touched::Renewed(9_000)])).expect("it waits");
@@ -650,13 +653,17 @@ mod tests {
                 age = answering => Some(age),
             }
         };
-        assert_eq!(told.clock, 7);
-        // It was sent 200 ms ago at the earliest, and 30 ms ago at the earliest if it is known that it was sent 170 ms later.
+        assert_eq!(moment.clock, 7);
+        // The message was sent at most 200 ms ago, or at most 30 ms ago if its node had known the moment for 170 ms when it sent the message.
         assert_eq!(take(7, 200, 0, 40).await, None);
         assert_eq!(take(7, 200, 170, 40).await, Some(Duration::from_millis(40)));
         assert_eq!(take(7, 200, 100, 0).await, Some(Duration::ZERO), "at the bound");
-        assert_eq!(take(7, 200, 99, 0).await, None, "beyond it");
-        assert_eq!(take(8, 200, 200, 0).await, None, "of another process's clock");
+        assert_eq!(take(7, 200, 99, 0).await, None, "beyond the bound");
+        assert_eq!(
+            take(8, 200, 200, 0).await,
+            None,
+            "a reading of another process's clock"
+        );
         assert_eq!(
             leadership
                 .take_heartbeats(None, WITHIN, vec![])
@@ -703,11 +710,7 @@ mod tests {
         let tending = tokio::spawn(tending);
 
         tokio::time::sleep(TICK * 10).await;
-        assert_eq!(
-            proposed.load(Ordering::SeqCst),
-            0,
-            "who does not lead proposes nothing"
-        );
+        assert_eq!(proposed.load(Ordering::SeqCst), 0, "a follower proposes nothing");
         take_up(&replica, 1, TICK);
         while replica.store.read().limits() != FEW {
             tokio::time::sleep(TICK).await;
@@ -715,7 +718,7 @@ mod tests {
         tokio::time::sleep(TICK * 10).await;
         assert_eq!(proposed.load(Ordering::SeqCst), 3);
 
-        // A deposed leader's word comes late.
+        // The proposal of a deposed leader is applied late.
         let late = Request::internal(Command::SetLimits(Limits::default()));
         let entry = EntryContext { time_ms: 2, term: 1 };
         replica

@@ -1,24 +1,24 @@
 //! Deadlines of sessions at the leader, on its monotonic clock.
 //!
 //! Heartbeats are not in the log, so a new leader does not know when the old one received them. It knows *records of silence*
-//! (`Command::RecordSilence`). Such a record contains the time for which a session had been silent at its leader, and it holds until the
-//! session is taken off the record: while a session is on record, a leader confirms a heartbeat only after a `Command::NoteHeartbeats` is
-//! applied. So a record means that no heartbeat was confirmed since. Each replica notes when it applied a record, by its own clock. As the
+//! (`Command::RecordSilence`). A record contains the time for which a session had been silent at its leader, and it holds until the session is
+//! taken off the record. While a session is on record, a leader confirms a heartbeat only after a `Command::NoteHeartbeats` is applied. So a
+//! record means that no heartbeat was confirmed since. Each replica remembers when it applied a record, by its own clock. When it becomes the
 //! leader, it counts the silence from there.
 //!
-//! A leader records the silence of all sessions before it hands leadership over, of each session that was silent for half of its timeout,
-//! and at the beginning of its term of all sessions that are not on record. Sessions without a record get their full timeout from then.
+//! A leader records silence on three occasions: of all sessions before it hands leadership over; of each session that was silent for half of its
+//! timeout; and at the beginning of its term of all sessions that are not on record. The latter get their full timeout from then.
 //!
-//! A leader confirms no heartbeat before its own first entry is applied. A leader that was itself paused (its process was stopped, its
-//! machine slept) moves all deadlines by the pause: the heartbeats may have been waiting in its sockets. For the same reason a new leader
-//! ends no session before clients had [`SessionTracker::lead`]'s `grace` to reach it. A session whose end is proposed is not confirmed any
-//! more; but if a command of its own was before that end in the log, the state (`Command::ExpireSessions`) and this module let it live.
+//! A leader confirms no heartbeat before its own first entry is applied. A leader that was itself paused (its process was stopped, its machine
+//! slept) moves all deadlines by the pause, because heartbeats may have been waiting in its sockets. A new leader ends no session before the
+//! clients had the `grace` of [`SessionTracker::lead`] to reach it. A leader does not confirm heartbeats of a session whose end is proposed. But
+//! if a command of the session is before that end in the log, the state (`Command::ExpireSessions`) and this module let the session live.
 //!
-//! So a session lives for at least its timeout after the last confirmed heartbeat was *sent*. It ends within its timeout, plus an election
-//! and the grace for each change of leaders. A leader that dies before it has recorded the silence of a session adds what it knew of that:
-//! half of the timeout, once.
+//! So a session lives for at least its timeout after the last confirmed heartbeat was *sent*. It ends within its timeout, plus an election and the
+//! grace for each change of leaders. A leader that dies before it has recorded the silence of a session prolongs the session by the unrecorded
+//! silence: at most half of the timeout, once.
 //!
-//! Nothing here reads a clock: the caller passes the time.
+//! This module reads no clock: the caller passes the time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -34,29 +34,31 @@ use raft_node::messages::Touched;
 /// Time after which a failed record of silence is proposed again. Until then a crash loses the unrecorded silence.
 const RECORD_AGAIN: Duration = Duration::from_secs(1);
 
-/// Sessions on one record: an entry is applied in one go.
+/// Maximum number of sessions on one record, because an entry is applied without interruption.
 const MAX_RECORDED_AT_ONCE: usize = 1_024;
 
-/// For how many records each replica knows when it applied them. A leader makes one for all that fall silent in a tick, so these
-/// are at least three minutes of records, and most often days. A session on an older record counts as silent from when the new
-/// leader looks, which is safe.
+/// Maximum number of records whose time of application a replica remembers. A leader makes one record for all sessions that fall silent in a
+/// tick. So these are the records of at least three minutes, and usually of days. The silence of a session on an older record counts from the
+/// beginning of the new leader's term, which is safe.
 const MAX_RECORDS: usize = 4_096;
 
+/// Session with its deadline.
 #[derive(Debug)]
 struct Tracked {
     timeout: Duration,
     last_heard: Instant,
     deadline: Instant,
-    /// Its end is proposed.
+    /// True if the end of the session is proposed.
     ending: bool,
-    /// Its silence is on record, or may be: no heartbeat is confirmed before one is noted in the log.
+    /// True if the silence of the session is, or may be, on record. Then no heartbeat is confirmed before one is noted in the log.
     on_record: bool,
-    /// Time at which its silence is to be recorded; `None` if that was proposed.
+    /// Time at which the silence of the session is to be recorded; `None` if a record is proposed.
     record_at: Option<Instant>,
 }
 
 impl Tracked {
-    fn next_look(&self) -> Instant {
+    /// Returns the time of the next check of the session.
+    fn next_check(&self) -> Instant {
         match self.record_at {
             Some(at) => at.min(self.deadline),
             None => self.deadline,
@@ -64,58 +66,59 @@ impl Tracked {
     }
 }
 
-/// A session as a new leader finds it in the state.
+/// Session as a new leader finds it in the state.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownSession {
-    /// Session.
+    /// Session id.
     pub session: SessionId,
-    /// Its timeout.
+    /// Timeout.
     pub timeout: Duration,
-    /// Its silence, if that is on record.
+    /// Recorded silence, if there is a record.
     pub silence: Option<Silence>,
 }
 
 /// Proposals that are due, with their term.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// Term.
+    /// Term in which this node leads.
     pub term: u64,
-    /// The sessions whose time is over. They count as ending; see [`SessionTracker::still_ending`].
+    /// Sessions to expire. They count as ending; see [`SessionTracker::still_ending`].
     pub over: Vec<SessionId>,
-    /// The sessions whose silence is to be put on record, and how many milliseconds that has lasted.
+    /// Sessions whose silence is to be recorded, each with its silence in milliseconds.
     pub silent: Vec<(SessionId, u32)>,
 }
 
 /// Results of heartbeats.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// Answers to the callers, in their order, valid once `to_note` are noted in the log.
+    /// Results in the order of the heartbeats, valid once `to_note` are noted in the log.
     pub touched: Vec<Touched>,
     /// Sessions that are, or may be, on the record of silence.
     pub to_note: Vec<SessionId>,
 }
 
+/// Deadlines of all sessions in one term of this node as the leader.
 #[derive(Debug)]
 struct LeaderTerm {
     term: u64,
     sessions: HashMap<SessionId, Tracked>,
-    /// At least one entry for every session that is not ending, none of them later than its next look. An
-    /// entry that turns out to be too early is put back with the real one: so a heartbeat costs no more
-    /// than a look-up.
+    /// Times of checks. It has at least one entry for each session that is not ending, and none is later than the next check of its session. An
+    /// entry that turns out to be too early is replaced by the correct one. So a heartbeat costs only a lookup.
     due: BinaryHeap<Reverse<(Instant, SessionId)>>,
 }
 
-/// The deadlines of all sessions while this node leads; while it does not, only when it applied which record.
+/// Deadlines of all sessions while this node leads, and the times at which it applied records of silence.
 #[derive(Debug, Default)]
 pub struct SessionTracker {
-    reign: Mutex<Option<LeaderTerm>>,
-    /// Times at which this node applied records of silence, the oldest first.
+    leader_term: Mutex<Option<LeaderTerm>>,
+    /// Positions of the records of silence and the times at which this node applied them, the oldest first.
     records: Mutex<VecDeque<(Zxid, Instant)>>,
 }
 
 impl SessionTracker {
-    /// This node leads in `term` and has applied an entry of its own. Sessions on record go on being silent, the others get
-    /// their full timeout, and each at least the `grace`. Call it while the state is locked, so that none is missed.
+    /// Starts the deadlines of `sessions`, when this node leads in `term` and has applied an entry of its own. The recorded silence of a session
+    /// continues; a session without a record gets its full timeout. Each session gets at least the `grace`. The caller holds the lock of the
+    /// state, so that no session is missed.
     pub fn lead(
         &self,
         term: u64,
@@ -123,15 +126,15 @@ impl SessionTracker {
         grace: Duration,
         sessions: impl IntoIterator<Item = KnownSession>,
     ) {
-        let mut reign = LeaderTerm {
+        let mut leader_term = LeaderTerm {
             term,
             sessions: HashMap::new(),
             due: BinaryHeap::new(),
         };
         let records = self.records.lock();
         let applied = |at: Zxid| {
-            let place = records.binary_search_by_key(&at, |(at, _)| *at).ok()?;
-            Some(records[place].1)
+            let index = records.binary_search_by_key(&at, |(at, _)| *at).ok()?;
+            Some(records[index].1)
         };
         for KnownSession {
             session,
@@ -149,7 +152,7 @@ impl SessionTracker {
                     let applied = applied(at).unwrap_or(now);
                     let last_heard = applied.checked_sub(silent).unwrap_or(applied);
                     let left = (last_heard + timeout).saturating_duration_since(now);
-                    // If all processes end again, the silence since this record is lost. So each leader makes a new one.
+                    // If all processes end again, the silence since this record is lost. So each leader makes a new record.
                     (last_heard, Some(now + left / 2))
                 }
                 None => (now, Some(now)),
@@ -162,12 +165,12 @@ impl SessionTracker {
                 on_record: silence.is_some(),
                 record_at,
             };
-            reign.enter(session, tracked);
+            leader_term.insert(session, tracked);
         }
-        *self.reign.lock() = Some(reign);
+        *self.leader_term.lock() = Some(leader_term);
     }
 
-    /// Notes that the record of silence at `at` was applied: the silence of its sessions continues from there.
+    /// Remembers that the record of silence at `at` was applied `now`. The silence of its sessions continues from there.
     pub fn recorded(&self, at: Zxid, now: Instant) {
         let mut records = self.records.lock();
         if records.back().is_none_or(|(last, _)| *last < at) {
@@ -178,25 +181,28 @@ impl SessionTracker {
         }
     }
 
-    /// The state was replaced by another one: what was noted of records may be of another past.
+    /// Forgets all records and deadlines, because a snapshot has replaced the state: the records may belong to another history.
     pub fn replaced(&self) {
         self.records.lock().clear();
         self.resign();
     }
 
-    /// This node does not lead any more.
+    /// Drops the deadlines, because this node has ceased to lead.
     pub fn resign(&self) {
-        *self.reign.lock() = None;
+        *self.leader_term.lock() = None;
     }
 
-    /// The term in which deadlines are kept here.
+    /// Returns the term in which this node leads and has deadlines, or `None`.
     pub fn leading_term(&self) -> Option<u64> {
-        self.reign.lock().as_ref().map(|reign| reign.term)
+        self.leader_term
+            .lock()
+            .as_ref()
+            .map(|leader_term| leader_term.term)
     }
 
-    /// A session was opened.
+    /// Starts the deadline of a session that was opened.
     pub fn opened(&self, session: SessionId, timeout: Duration, now: Instant) {
-        if let Some(reign) = &mut *self.reign.lock() {
+        if let Some(leader_term) = &mut *self.leader_term.lock() {
             let tracked = Tracked {
                 timeout,
                 last_heard: now,
@@ -205,54 +211,58 @@ impl SessionTracker {
                 on_record: false,
                 record_at: Some(now + timeout / 2),
             };
-            reign.enter(session, tracked);
+            leader_term.insert(session, tracked);
         }
     }
 
-    /// A session has ended.
+    /// Removes a session that has ended.
     pub fn ended(&self, session: SessionId) {
-        if let Some(reign) = &mut *self.reign.lock() {
-            reign.sessions.remove(&session);
+        if let Some(leader_term) = &mut *self.leader_term.lock() {
+            leader_term.sessions.remove(&session);
         }
     }
 
-    /// A command of the session is applied: as good as a heartbeat, and better. If the session's end is proposed already, it
-    /// stands behind this command in the log, and will pass the session over.
+    /// Renews a session because a command of it was applied. Unlike a heartbeat, a command also cancels a proposed end of the session: the end is
+    /// behind this command in the log, so the state will skip the session.
     ///
-    /// Returns whether the session's silence is, or may be, on record. Then see [`SessionTracker::off_record`].
+    /// Returns whether the session's silence is, or may be, on record. If so, the caller goes on with [`SessionTracker::off_record`].
     pub fn heard(&self, session: SessionId, now: Instant) -> bool {
-        let mut reign = self.reign.lock();
-        let Some(reign) = &mut *reign else { return false };
-        reign.spare(session);
-        reign.renew(session, now);
-        let tracked = reign.sessions.get(&session);
+        let mut leader_term = self.leader_term.lock();
+        let Some(leader_term) = &mut *leader_term else {
+            return false;
+        };
+        leader_term.spare(session);
+        leader_term.renew(session, now);
+        let tracked = leader_term.sessions.get(&session);
         tracked.is_some_and(|tracked| tracked.on_record)
     }
 
-    /// Notes that the state has heard the session at the position that is applied now. The state has no record of the session's silence any
-    /// more, and skips the session in records and ends that were proposed before.
+    /// Takes a session off the record, because the state noted a heartbeat or a command of it at the position that is applied now. The state has no
+    /// record of the session's silence any more, and skips the session in records and ends that were proposed before.
     pub fn off_record(&self, session: SessionId) {
-        if let Some(reign) = &mut *self.reign.lock() {
-            reign.spare(session);
-            if let Some(tracked) = reign.sessions.get_mut(&session)
+        if let Some(leader_term) = &mut *self.leader_term.lock() {
+            leader_term.spare(session);
+            if let Some(tracked) = leader_term.sessions.get_mut(&session)
                 && std::mem::take(&mut tracked.on_record)
             {
                 let at = tracked.last_heard + tracked.timeout / 2;
                 tracked.record_at = Some(at);
-                reign.due.push(Reverse((at, session)));
+                leader_term.due.push(Reverse((at, session)));
             }
         }
     }
 
-    /// Counts heartbeats, each from the time beside it, given that leadership in `term` was proved later than all of
-    /// these. `None`: this node does not lead in that term.
+    /// Counts heartbeats, each from the time beside it. The caller has proved leadership in `term` later than all of these times. Returns `None` if
+    /// this node does not lead in that term.
     pub fn touch(&self, term: u64, beats: &[(SessionId, Instant)]) -> Option<Counted> {
-        let mut reign = self.reign.lock();
-        let reign = reign.as_mut().filter(|reign| reign.term == term)?;
+        let mut leader_term = self.leader_term.lock();
+        let leader_term = leader_term
+            .as_mut()
+            .filter(|leader_term| leader_term.term == term)?;
         let mut to_note = Vec::new();
         let touched = beats.iter().map(|(session, heard)| {
-            let touched = reign.renew(*session, *heard);
-            if matches!(touched, Touched::Renewed(_)) && reign.sessions[session].on_record {
+            let touched = leader_term.renew(*session, *heard);
+            if matches!(touched, Touched::Renewed(_)) && leader_term.sessions[session].on_record {
                 to_note.push(*session);
             }
             touched
@@ -263,20 +273,25 @@ impl SessionTracker {
         })
     }
 
-    /// Returns the proposals that are due `now`: at most `limit` ends of sessions, and records of silence if all members know these.
+    /// Returns the proposals that are due `now`: at most `limit` ends of sessions, and records of silence if `records`, which means that all
+    /// members know this command.
     pub fn take_due(&self, now: Instant, limit: usize, records: bool) -> Option<Due> {
-        let mut reign = self.reign.lock();
-        let reign = reign.as_mut()?;
+        let mut leader_term = self.leader_term.lock();
+        let leader_term = leader_term.as_mut()?;
         let mut due = Due {
-            term: reign.term,
+            term: leader_term.term,
             ..Due::default()
         };
-        while let Some(Reverse((at, session))) = reign.due.peek().copied() {
+        while let Some(Reverse((at, session))) = leader_term.due.peek().copied() {
             if at > now || due.over.len() == limit || due.silent.len() == MAX_RECORDED_AT_ONCE {
                 break;
             }
-            reign.due.pop();
-            let Some(tracked) = reign.sessions.get_mut(&session).filter(|tracked| !tracked.ending) else {
+            leader_term.due.pop();
+            let Some(tracked) = leader_term
+                .sessions
+                .get_mut(&session)
+                .filter(|tracked| !tracked.ending)
+            else {
                 continue;
             };
             if tracked.deadline <= now {
@@ -286,57 +301,62 @@ impl SessionTracker {
             }
             if tracked.record_at.is_some_and(|at| at <= now) {
                 match records {
-                    true => due.silent.push((session, tracked.put_on_record(now))),
+                    true => due.silent.push((session, tracked.begin_record(now))),
                     false => tracked.record_at = Some(now + RECORD_AGAIN),
                 }
             }
-            reign.due.push(Reverse((tracked.next_look(), session)));
+            leader_term.due.push(Reverse((tracked.next_check(), session)));
         }
         (!due.over.is_empty() || !due.silent.is_empty()).then_some(due)
     }
 
-    /// The silence of all sessions, to be put on record before another node leads.
+    /// Returns the silence of all sessions, to be recorded before another node leads.
     pub fn take_all_silent(&self, now: Instant) -> Vec<Due> {
-        let mut reign = self.reign.lock();
-        let Some(reign) = reign.as_mut() else {
+        let mut leader_term = self.leader_term.lock();
+        let Some(leader_term) = leader_term.as_mut() else {
             return Vec::new();
         };
-        let sessions = reign.sessions.iter_mut();
-        let silent = sessions.map(|(session, tracked)| (*session, tracked.put_on_record(now)));
+        let sessions = leader_term.sessions.iter_mut();
+        let silent = sessions.map(|(session, tracked)| (*session, tracked.begin_record(now)));
         let silent: Vec<_> = silent.collect();
         let parts = silent.chunks(MAX_RECORDED_AT_ONCE).map(|part| Due {
-            term: reign.term,
+            term: leader_term.term,
             over: Vec::new(),
             silent: part.to_vec(),
         });
         parts.collect()
     }
 
-    /// A record of the silence of these was proposed in `term` and perhaps not applied. It is to be proposed again.
+    /// Schedules another record of the silence of `sessions`, because the one proposed in `term` may not have been applied.
     pub fn not_recorded(&self, term: u64, sessions: &[(SessionId, u32)], now: Instant) {
-        let mut reign = self.reign.lock();
-        let Some(reign) = reign.as_mut().filter(|reign| reign.term == term) else {
+        let mut leader_term = self.leader_term.lock();
+        let Some(leader_term) = leader_term
+            .as_mut()
+            .filter(|leader_term| leader_term.term == term)
+        else {
             return;
         };
         for (session, _) in sessions {
-            if let Some(tracked) = reign.sessions.get_mut(session)
+            if let Some(tracked) = leader_term.sessions.get_mut(session)
                 && tracked.record_at.is_none()
             {
                 tracked.record_at = Some(now + RECORD_AGAIN);
-                reign.due.push(Reverse((now + RECORD_AGAIN, *session)));
+                leader_term.due.push(Reverse((now + RECORD_AGAIN, *session)));
             }
         }
     }
 
-    /// Returns those of `sessions` whose end was proposed in `term` and has not been applied, while this node leads there.
+    /// Returns those of `sessions` whose end was proposed in `term` and has not been applied. Returns none if this node does not lead in `term`.
     ///
-    /// A failed proposal may still be in the log and be applied later. So only a command of the session spares it, because the command is in
-    /// the log, too. A heartbeat does not.
+    /// A failed proposal may still be in the log and be applied later. So a heartbeat does not cancel the end. Only a command of the session does,
+    /// because it is in the log, too.
     pub fn still_ending(&self, term: u64, mut sessions: Vec<SessionId>) -> Vec<SessionId> {
-        let reign = self.reign.lock();
-        let reign = reign.as_ref().filter(|reign| reign.term == term);
+        let leader_term = self.leader_term.lock();
+        let leader_term = leader_term
+            .as_ref()
+            .filter(|leader_term| leader_term.term == term);
         let is_ending = |session: &SessionId| {
-            let tracked = reign.and_then(|reign| reign.sessions.get(session));
+            let tracked = leader_term.and_then(|leader_term| leader_term.sessions.get(session));
             tracked.is_some_and(|tracked| tracked.ending)
         };
         sessions.retain(is_ending);
@@ -345,8 +365,8 @@ impl SessionTracker {
 
     /// Moves all deadlines by the time for which this node was paused and received no heartbeat.
     pub fn stalled(&self, by: Duration) {
-        if let Some(reign) = &mut *self.reign.lock() {
-            for tracked in reign.sessions.values_mut() {
+        if let Some(leader_term) = &mut *self.leader_term.lock() {
+            for tracked in leader_term.sessions.values_mut() {
                 tracked.deadline += by;
             }
         }
@@ -354,15 +374,15 @@ impl SessionTracker {
 
     /// Returns the time since the last sign of life of a session; only the leader knows it.
     pub fn silence(&self, session: SessionId, now: Instant) -> Option<Duration> {
-        let reign = self.reign.lock();
-        let tracked = reign.as_ref()?.sessions.get(&session)?;
+        let leader_term = self.leader_term.lock();
+        let tracked = leader_term.as_ref()?.sessions.get(&session)?;
         Some(now.saturating_duration_since(tracked.last_heard))
     }
 }
 
 impl Tracked {
-    /// From now on its silence may be on record. Returns how many milliseconds that has lasted.
-    fn put_on_record(&mut self, now: Instant) -> u32 {
+    /// Marks the silence of the session as possibly on record, and returns it in milliseconds.
+    fn begin_record(&mut self, now: Instant) -> u32 {
         self.on_record = true;
         self.record_at = None;
         let silent = now.saturating_duration_since(self.last_heard).as_millis();
@@ -371,19 +391,21 @@ impl Tracked {
 }
 
 impl LeaderTerm {
-    fn enter(&mut self, session: SessionId, tracked: Tracked) {
-        self.due.push(Reverse((tracked.next_look(), session)));
+    fn insert(&mut self, session: SessionId, tracked: Tracked) {
+        self.due.push(Reverse((tracked.next_check(), session)));
         self.sessions.insert(session, tracked);
     }
 
+    /// Cancels the end of a session, if one is proposed.
     fn spare(&mut self, session: SessionId) {
         if let Some(tracked) = self.sessions.get_mut(&session)
             && std::mem::take(&mut tracked.ending)
         {
-            self.due.push(Reverse((tracked.next_look(), session)));
+            self.due.push(Reverse((tracked.next_check(), session)));
         }
     }
 
+    /// Moves the deadline of a session for a heartbeat that was sent at `heard`.
     fn renew(&mut self, session: SessionId, heard: Instant) -> Touched {
         match self.sessions.get_mut(&session) {
             None => Touched::Unknown,
@@ -405,7 +427,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(10);
     const MS: Duration = Duration::from_millis(1);
-    /// Time that clients have to reach a new leader.
+    /// Time for clients to reach a new leader.
     const GRACE: Duration = Duration::from_millis(600);
     const A: SessionId = SessionId(1);
     const B: SessionId = SessionId(2);
@@ -427,13 +449,13 @@ mod tests {
         tracker
     }
 
-    /// The sessions that are to be ended now, in the term beside them.
+    /// Returns the sessions to expire now, with the term.
     fn over(tracker: &SessionTracker, now: Instant) -> Option<(u64, Vec<SessionId>)> {
         let due = tracker.take_due(now, 10, false)?;
         Some((due.term, due.over))
     }
 
-    /// The silences that are to be put on record now.
+    /// Returns the silences to record now.
     fn silent(tracker: &SessionTracker, now: Instant) -> Vec<(SessionId, u32)> {
         let mut silent = tracker
             .take_due(now, 10, true)
@@ -452,7 +474,7 @@ mod tests {
         Some(tracker.touch(term, &beats)?.touched)
     }
 
-    /// The sessions whose heartbeat has to be noted in the log before it is confirmed.
+    /// Returns the sessions whose heartbeat has to be noted in the log before it is confirmed.
     fn to_note(tracker: &SessionTracker, term: u64, sessions: &[SessionId], at: Instant) -> Vec<SessionId> {
         let beats: Vec<_> = sessions.iter().map(|session| (*session, at)).collect();
         tracker.touch(term, &beats).expect("it leads").to_note
@@ -502,7 +524,7 @@ mod tests {
         assert_eq!(
             over(&tracker, late + TIMEOUT * 3),
             None,
-            "its proposer proposes it again"
+            "the end is proposed already"
         );
         tracker.heard(A, late);
         tracker.ended(B);
@@ -530,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_leader_gives_the_full_timeout_to_those_whose_silence_is_not_on_record() {
+    fn new_leader_gives_the_full_timeout_to_sessions_without_a_record() {
         let start = Instant::now();
         let tracker = leading(start);
         let later = start + TIMEOUT * 2;
@@ -543,15 +565,15 @@ mod tests {
         assert_eq!(
             tracker.still_ending(1, vec![A]),
             [],
-            "what an earlier reign proposed does not count"
+            "proposals of an earlier term do not count"
         );
     }
 
     #[test]
-    fn silence_on_record_goes_on_with_the_next_leader() {
+    fn recorded_silence_continues_at_the_next_leader() {
         let start = Instant::now();
         let tracker = SessionTracker::default();
-        // As a follower: the record that A has been silent for six seconds.
+        // As a follower, this node applies the record that A was silent for six seconds.
         tracker.recorded(Zxid(5), start);
         let elected = start + TIMEOUT / 5;
         tracker.lead(
@@ -596,7 +618,7 @@ mod tests {
             let recorded = silent(&tracker, now);
             assert!(recorded[0].1 > on_record, "{recorded:?}");
             on_record = recorded[0].1;
-            // It dies just before it ends the session, and all others with it.
+            // The leader dies just before it ends the session, and all other processes die with it.
             now += left / 2 - MS * 2;
         }
         assert!(now - begin < TIMEOUT, "{:?}", now - begin);
@@ -612,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_put_on_record_after_half_of_the_timeout() {
+    fn silence_is_recorded_after_half_of_the_timeout() {
         let start = Instant::now();
         let tracker = SessionTracker::default();
         tracker.lead(1, start, GRACE, []);
@@ -621,7 +643,11 @@ mod tests {
         touch(&tracker, 1, &[B], start + TIMEOUT / 4);
         assert_eq!(silent(&tracker, start + TIMEOUT / 2 - MS), []);
         assert_eq!(silent(&tracker, start + TIMEOUT / 2), [(A, 5_000)]);
-        assert_eq!(silent(&tracker, start + TIMEOUT / 2), [], "it is proposed");
+        assert_eq!(
+            silent(&tracker, start + TIMEOUT / 2),
+            [],
+            "the record is proposed already"
+        );
         tracker.not_recorded(1, &[(A, 5_000)], start + TIMEOUT / 2);
         assert_eq!(silent(&tracker, start + TIMEOUT / 2 + RECORD_AGAIN), [(A, 6_000)]);
         assert_eq!(silent(&tracker, start + TIMEOUT * 3 / 4), [(B, 5_000)]);
@@ -656,15 +682,19 @@ mod tests {
         let start = Instant::now();
         let tracker = leading(start);
         assert_eq!(silent(&tracker, start), [(A, 0), (B, 0)]);
-        assert_eq!(to_note(&tracker, 1, &[A], start + MS), [A], "it is only proposed");
+        assert_eq!(
+            to_note(&tracker, 1, &[A], start + MS),
+            [A],
+            "the record is only proposed"
+        );
         tracker.off_record(A);
         assert_eq!(to_note(&tracker, 1, &[A, B], start + MS * 2), [B]);
-        // A command of the session does the same, once it is applied.
+        // A command of the session takes it off the record as well, once it is applied.
         assert!(tracker.heard(B, start + MS * 3));
         assert_eq!(to_note(&tracker, 1, &[B], start + MS * 3), [B]);
         tracker.off_record(B);
         assert!(!tracker.heard(B, start + MS * 4));
-        // And it is put on record again.
+        // Its next silence is recorded again.
         assert_eq!(silent(&tracker, start + MS * 2 + TIMEOUT / 2), [(A, 5_000)]);
     }
 

@@ -1,4 +1,4 @@
-//! Start of a node: its state with the observers, the replication under it, and the tasks around it.
+//! Start of a node: opens its storage, builds its state with the observers, starts replication, and spawns its tasks.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -22,7 +22,7 @@ use crate::cluster_events::ClusterEventLog;
 use crate::command_versions::COMMANDS_VERSION;
 use crate::config::NodeConfig;
 use crate::envelope::Origin;
-use crate::leader::{self, LeaderQuestions, RecorderRequests};
+use crate::leader::{self, LeaderRequests, RecorderRequests};
 use crate::metrics::node_counters::NodeCounters;
 use crate::replica::Replica;
 use crate::runtime_config::{RuntimeConfig, SharedRuntimeConfig};
@@ -35,10 +35,10 @@ const HISTORY_DIR: &str = "history";
     reason = "without the feature `simulation` what listens for peers is a TCP listener already"
 )]
 impl Node {
-    /// Starts a node: reads its disk, listens to its peers, and forms the cluster with them if it is new.
+    /// Starts a node: reads its disk, listens for its peers, and forms the cluster with them if it is new.
     ///
-    /// Returns when the disk is read; the node may not have a leader yet. It needs a tokio runtime with
-    /// time and I/O, and runs on it until it is stopped.
+    /// Returns when the disk is read; the node may not have a leader yet. It needs a tokio runtime with time and I/O, and runs on it until it is
+    /// stopped.
     pub async fn start(config: NodeConfig) -> Result<Node, StartError> {
         config.validate()?;
         let address = config.raft.peer_listen_address()?;
@@ -51,15 +51,15 @@ impl Node {
         Self::start_on(config, listener).await
     }
 
-    /// As [`Node::start`], with the socket at which peers call already open: so a port can be chosen by the
-    /// operating system before the members are configured.
+    /// Starts a node as [`Node::start`] does, with an open listener for peers. So the operating system can choose a port before the members are
+    /// configured.
     pub async fn start_on(config: NodeConfig, listener: tokio::net::TcpListener) -> Result<Node, StartError> {
         let keeps_history = config.history.enabled && cfg!(feature = "history");
         Self::start_keeping(config, listener.into(), Arc::new(RealDisk), keeps_history).await
     }
 
-    /// As [`Node::start_on`], with all access to files going through `disk`: for tests, whose disks lose power
-    /// and fail. It keeps no history of locks, whose files do not go through `disk`.
+    /// Starts a node as [`Node::start_on`] does, with all access to files through `disk`. Tests pass disks that lose power and fail. The node has no
+    /// lock history, because its files do not go through `disk`.
     pub async fn start_on_disk(
         config: NodeConfig,
         listener: tokio::net::TcpListener,
@@ -68,7 +68,7 @@ impl Node {
         Self::start_keeping(config, listener.into(), disk, false).await
     }
 
-    /// As [`Node::start_on_disk`], on the machine that was entered by [`crate::simulation::enter`].
+    /// Starts a node as [`Node::start_on_disk`] does, on the simulated machine that [`crate::simulation::enter`] has set.
     #[cfg(feature = "simulation")]
     pub fn start_simulated(
         config: NodeConfig,
@@ -78,10 +78,10 @@ impl Node {
         Self::start_keeping(config, listening.into(), disk, false)
     }
 
-    /// Starts a node with the disk and the listener that it is given.
+    /// Starts a node with the given disk and listener.
     ///
-    /// The compiler generates an `async fn` in each crate that awaits it, with all that it spawns. This future is in a box, and the
-    /// function is not inlined, so that the tasks of a node are compiled in this crate and in no other.
+    /// The compiler generates the code of an `async fn` in each crate that awaits it, with all that it spawns. This future is in a box, and the
+    /// function is not inlined, so that the tasks of a node are compiled only in this crate.
     #[inline(never)]
     fn start_keeping(
         config: NodeConfig,
@@ -118,7 +118,7 @@ impl Node {
         let replica = Arc::new(replica);
         let history = history.map(|reader| start_history(&config, storage.disk_id().0, &replica, reader));
         let history = history.transpose()?;
-        let (leadership, leader_questions) = leader::leadership(origin.boot);
+        let (leadership, leader_requests) = leader::leadership(origin.boot);
         let (recorder, recorder_requests) = leader::recorder();
         let program = Program {
             state: replica.clone(),
@@ -146,11 +146,11 @@ impl Node {
                 config,
             }),
         };
-        node.spawn_tasks(leader_questions, recorder_requests);
+        node.spawn_tasks(leader_requests, recorder_requests);
         Ok(node)
     }
 
-    fn spawn_tasks(&self, leader_questions: LeaderQuestions, recorder_requests: RecorderRequests) {
+    fn spawn_tasks(&self, leader_requests: LeaderRequests, recorder_requests: RecorderRequests) {
         let Inner {
             raft,
             replica,
@@ -163,7 +163,7 @@ impl Node {
         let propose = move |request: Request| {
             let node = proposing.clone();
             async move {
-                // The task that this is called in is nobody's.
+                // The caller may run this in a task of its own, which no other guard observes.
                 let _guard = node.inner.raft.panic_guard("a proposal of the leader's own");
                 matches!(node.propose(request).await, Ok(Applied { outcome: Ok(_), .. }))
             }
@@ -171,7 +171,7 @@ impl Node {
         tasks.spawn(leader::confirm(
             raft.clone(),
             replica.clone(),
-            leader_questions,
+            leader_requests,
             propose.clone(),
             stop.clone(),
         ));
