@@ -1,9 +1,9 @@
-//! A running node of Lockgate: the state machine of [`znode_store`] made replicated, durable and timely.
+//! Lockgate node: replicates the state machine of [`znode_store`], makes it durable, and keeps the deadlines of its sessions.
 //!
-//! # The idea
+//! # Overview
 //!
-//! [`raft_node`] replicates a command that any node receives; every node applies it to its copy of the state. The caller gets its answer from
-//! **its own node's** apply, so a later read there is never older than the answer.
+//! Any node receives a command, [`raft_node`] replicates it, and every node applies it to its copy of the state. The caller gets its answer when
+//! **its own node** has applied the command, so a later read there is never older than the answer.
 //!
 //! ```text
 //!   Node::propose ──► pending proposals ──► raft-node: forwarded to the leader, one entry of many commands, on a quorum's disks
@@ -14,26 +14,25 @@
 //!                                   └── sessions: heartbeats at the leader
 //! ```
 //!
-//! # Words
+//! # Terms
 //!
-//! - **zxid**: the position in the history of the tree; one entry carries many commands, each with its own.
-//! - **Pending proposal**, or call: a proposal of this node without an outcome, whose caller waits.
+//! - **zxid**: position in the history of the tree. One log entry contains many commands, each with its own zxid.
+//! - **Pending proposal**: proposal of this node without an outcome, whose caller waits.
 //!
 //! # Guarantees
 //!
-//! - What [`Node::propose`] answered is on a quorum's disks, whatever is killed afterwards.
-//! - [`ProposeError::Unavailable`] means that nothing was applied, and nothing will be.
-//!   [`ProposeError::OutcomeUnknown`] is only answered when a deadline has passed (or a snapshot hides
-//!   what happened): a leader that is lost in mid-flight is survived without it, because a proposal of an
-//!   earlier term can be sent again as soon as an entry of a later one is applied.
-//! - A confirmed heartbeat ([`Node::heartbeat`]) was counted by a node that could prove *afterwards* that it
-//!   still led. A session lives at least for its timeout after it was sent.
-//! - A session's end is valid only in the term of the leader that proposed it.
-//! - A watch that is armed while reading ([`Node::read_and_watch`], [`WatchConnection::look`]) fires at the first
-//!   change after what was read. A notice is queued for its client before the answer of the command that caused it, and
-//!   before anybody can read the change here. A watcher that missed a change learns it.
+//! - A write that [`Node::propose`] acknowledged is on the disks of a quorum, so it survives any later crash of processes.
+//! - [`ProposeError::Unavailable`] means that the command was not applied, and never will be. [`ProposeError::OutcomeUnknown`] is returned only
+//!   after the commit timeout, when a snapshot hides the outcome, or when the node stops. The loss of the leader with a proposal in flight does
+//!   not cause it: the node sends a proposal of an earlier term again as soon as it applies an entry of a later one.
+//! - A confirmed heartbeat ([`Node::heartbeat`]) was counted by a node with proof that it still led *after* the heartbeat had arrived. The session
+//!   lives for at least its timeout after the heartbeat was sent.
+//! - The proposed end of a session is valid only in the term of the leader that proposed it.
+//! - A watch that is armed together with a read ([`Node::read_and_watch`], [`WatchConnection::look`]) fires at the first change after the state that
+//!   was read. A notice is queued for its client before the answer of the command that caused it, and before any client can read the change on
+//!   this node. A watcher that has missed a change is notified of that.
 //!
-//! # An example
+//! # Example
 //!
 //! ```no_run
 //! # use std::collections::BTreeMap;
@@ -56,10 +55,10 @@
 //! # }
 //! ```
 //!
-//! # What this crate must not know
+//! # Boundaries
 //!
-//! It knows no HTTP and no ZooKeeper protocol: front ends do, and they do not know each other. It knows no openraft and no peer's message:
-//! `raft-node` does. `znode-store` alone defines locks and decides their holders.
+//! This crate does not know HTTP or the ZooKeeper protocol: the front ends do, and they do not know each other. It does not know openraft or the
+//! messages of peers: `raft-node` does. Only `znode-store` defines locks and decides their holders.
 
 pub mod config;
 pub mod node;
@@ -92,7 +91,7 @@ mod command_fail_points;
 pub mod fuzz;
 #[doc(hidden)]
 pub mod counted;
-// Old bytes through today's code, which takes names that are not public.
+// Tests that decode old bytes by the current code. They are in the crate because they need private names.
 #[cfg(test)]
 #[path = "../tests/golden/mod.rs"]
 mod golden;
@@ -124,7 +123,7 @@ pub use raft_node::{disk_health, error, membership, status, storage, versions};
 pub use request_error::{HeartbeatError, OpenSessionError, ProposeError};
 pub use runtime_config::RuntimeConfig;
 pub use session_stream::{
-    FollowError, SessionStream, StreamBegin, StreamLook, StreamedEvent, StreamedEventKind,
+    FollowError, SessionStream, StreamBegin, StreamOpening, StreamedEvent, StreamedEventKind,
 };
 pub use watch_connection::{WatchConnection, WatchingLook};
 pub use znode_store;

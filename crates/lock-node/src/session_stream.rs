@@ -1,5 +1,5 @@
-//! Stream of one session's events from a position on: events of its locks, and the watches of the stream, in one order. The front end
-//! transports them, and keeps the session alive.
+//! Stream of one session's events after a position: the events of its locks, and the notices of the stream's watches, in one order. The front end
+//! transports the events, and keeps the session alive.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,83 +14,84 @@ use observers::notifier::{Notifier, Watcher};
 use observers::session_events::{SessionEvent, SessionEventStream, StreamLost, TooManyStreams};
 use raft_node::Unavailable;
 
-/// Maximum number of events that are read at a time: nothing is applied meanwhile.
+/// Maximum number of events that are read at a time, because no command is applied meanwhile.
 const TAKEN_AT_ONCE: usize = 256;
 
 /// Beginning of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamBegin {
-    /// With the present state: the client knows nothing yet.
+    /// The stream begins with the current state, because the client named no position.
     New,
-    /// After the position that was named: all that has happened since follows.
+    /// The stream begins after the position that the client named: all later events follow.
     Resumed,
-    /// With the present state, for not all that has happened after the position that was named is known here.
+    /// The stream begins with the current state, because this node does not have all events after the position that the client named.
     Reset,
 }
 
-/// Why a session cannot be followed.
+/// Reason for which a session cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FollowError {
-    /// There is no such session.
+    /// The session does not exist.
     #[error("there is no such session")]
     NoSession,
-    /// It is over, and what happened at its end is not asked for, or not known any more.
+    /// The session has ended, and the stream would not contain its end: the client did not name a position, or this node does not have the events
+    /// after it any more.
     #[error("the session has ended")]
     SessionEnded,
-    /// Too many do.
+    /// There are too many streams of the session or of the node.
     #[error(transparent)]
     TooMany(#[from] TooManyStreams),
-    /// This node cannot tell now.
+    /// This node cannot serve the request now.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
 }
 
-/// Item of a stream.
+/// Event of a stream, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamedEvent {
-    /// Position. A client that resumes after it has got everything up to here, and nothing beyond.
+    /// Position of the event. A client that resumes after it has received all earlier events, and none of the later ones.
     pub at: EventPosition,
-    /// Content.
+    /// Content of the event.
     pub what: StreamedEventKind,
 }
 
-/// Of a session, or of a watch.
+/// Content of an event: of the session, or of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamedEventKind {
-    /// Something happened to the session.
+    /// An event of the session.
     Session {
-        /// Time in milliseconds since 1970, by the log.
+        /// Time of its log entry, in milliseconds since 1970.
         time_ms: u64,
-        /// Event.
+        /// Content of the event.
         event: SessionEvent,
     },
-    /// A watch has fired, and is gone.
+    /// A watch has fired, and is disarmed.
     Watch {
-        /// Number.
+        /// Number of the watch within the stream.
         number: u32,
-        /// Notice.
+        /// Notice of the change.
         notice: Notice,
     },
 }
 
-/// A session's events from a position on. They end when it is dropped.
+/// Events of one session after a position. Dropping the stream disarms its watches.
 pub struct SessionStream {
     replica: Arc<Replica>,
     following: SessionEventStream,
     watchers: Vec<(u32, Watcher)>,
-    /// Watches that have fired and were not told yet.
+    /// Watches that have fired, whose notices were not delivered yet.
     fired: Vec<(u32, Notice)>,
     /// Position up to which everything was delivered.
-    told: EventPosition,
+    delivered: EventPosition,
 }
 
 impl SessionStream {
-    /// Begins, with the state locked: `look` reads and arms watches at the very position at which the stream begins.
+    /// Begins a stream with the state locked, so that `look` reads the state and arms watches exactly at the position at which the stream begins.
     pub(crate) fn begin<T, E: From<FollowError>>(
         replica: &Arc<Replica>,
         session: SessionId,
         after: Option<EventPosition>,
-        look: impl FnOnce(&mut StreamLook<'_>) -> Result<T, E>,
+        look: impl FnOnce(&mut StreamOpening<'_>) -> Result<T, E>,
     ) -> Result<(T, Self), E> {
         let store = replica.store.read();
         let events = &replica.observers.session_events;
@@ -106,43 +107,43 @@ impl SessionStream {
         };
         match store.session_fate(session) {
             SessionFate::Live => {}
-            // It learns how it ended.
+            // The stream delivers the end of the session.
             SessionFate::Ended if rest_is_known() => {}
             SessionFate::Ended => return Err(FollowError::SessionEnded.into()),
             SessionFate::Unknown => return Err(FollowError::NoSession.into()),
         }
-        let told = match (begin, after) {
+        let delivered = match (begin, after) {
             (StreamBegin::Resumed, Some(after)) => after,
             _ => EventPosition::all_of(store.zxid()),
         };
-        let following = events.follow(session, told).map_err(FollowError::from)?;
+        let following = events.follow(session, delivered).map_err(FollowError::from)?;
         if begin == StreamBegin::Reset {
             events.count_reset();
         }
-        let mut looking = StreamLook {
+        let mut opening = StreamOpening {
             store: &store,
             notifier: &replica.observers.notifier,
             begin,
             watchers: Vec::new(),
             fired: Vec::new(),
         };
-        let seen = look(&mut looking)?;
-        let StreamLook { watchers, fired, .. } = looking;
+        let seen = look(&mut opening)?;
+        let StreamOpening { watchers, fired, .. } = opening;
         let stream = Self {
             replica: replica.clone(),
             following,
             watchers,
             fired,
-            told,
+            delivered,
         };
         Ok((seen, stream))
     }
 
-    /// Returns the next items, in order, and the position up to which everything is delivered with them. If there are many, it returns a
-    /// part; then [`SessionStream::changed`] is ready at once.
+    /// Returns the next events, in order, and the position up to which everything is delivered with them. If there are many, it returns some of
+    /// them; then [`SessionStream::changed`] completes at once.
     pub fn take(&mut self) -> Result<(Vec<StreamedEvent>, EventPosition), StreamLost> {
         let replica = self.replica.clone();
-        // With the state locked no command is half told.
+        // The lock of the state excludes a command whose events are only partly in the stream.
         let store = replica.store.read();
         let (taken, more) = self.following.take(TAKEN_AT_ONCE)?;
         gather(&mut self.watchers, &mut self.fired, Watcher::try_fired);
@@ -150,7 +151,7 @@ impl SessionStream {
             Some(last) if more => last.at,
             _ => EventPosition::all_of(store.zxid()),
         };
-        let mut told: Vec<StreamedEvent> = taken
+        let mut due: Vec<StreamedEvent> = taken
             .into_iter()
             .map(|kept| StreamedEvent {
                 at: kept.at,
@@ -160,9 +161,9 @@ impl SessionStream {
                 },
             })
             .collect();
-        let before = self.told;
+        let before = self.delivered;
         self.fired.retain(|(number, notice)| {
-            // The notice of an earlier change comes late, and must not move the stream back.
+            // The notice of an earlier change may be late, and must not move the stream back.
             let at = EventPosition::of_watch(notice.zxid, *number).max(before);
             let is_due = at <= reached;
             if is_due {
@@ -170,21 +171,21 @@ impl SessionStream {
                     number: *number,
                     notice: notice.clone(),
                 };
-                told.push(StreamedEvent { at, what });
+                due.push(StreamedEvent { at, what });
             }
             !is_due
         });
-        told.sort_by_key(|told| told.at);
-        self.told = self.told.max(reached);
-        Ok((told, self.told))
+        due.sort_by_key(|event| event.at);
+        self.delivered = self.delivered.max(reached);
+        Ok((due, self.delivered))
     }
 
     /// Returns the position up to which everything was delivered.
-    pub fn told(&self) -> EventPosition {
-        self.told
+    pub fn delivered(&self) -> EventPosition {
+        self.delivered
     }
 
-    /// Waits until there may be something to take. Given up, it misses nothing.
+    /// Waits until there may be events to take. Cancelling the wait loses no event.
     pub async fn changed(&mut self) {
         let (watchers, gathered) = (&mut self.watchers, &mut self.fired);
         let fired = poll_fn(
@@ -200,17 +201,17 @@ impl SessionStream {
     }
 }
 
-/// Takes out the watchers that have fired; returns how many.
+/// Moves the notices of fired watchers to `fired`, and removes these watchers. Returns their number.
 fn gather(
     watchers: &mut Vec<(u32, Watcher)>,
     fired: &mut Vec<(u32, Notice)>,
-    mut look: impl FnMut(&mut Watcher) -> Poll<Option<Notice>>,
+    mut poll: impl FnMut(&mut Watcher) -> Poll<Option<Notice>>,
 ) -> usize {
     let before = watchers.len();
-    watchers.retain_mut(|(number, watcher)| match look(watcher) {
+    watchers.retain_mut(|(number, watcher)| match poll(watcher) {
         Poll::Pending => true,
         Poll::Ready(notice) => {
-            // None: the stream ends as well, with a reason.
+            // Without a notice the watches are lost; the stream ends as well, and returns the reason.
             fired.extend(notice.map(|notice| (*number, notice)));
             false
         }
@@ -218,8 +219,8 @@ fn gather(
     before - watchers.len()
 }
 
-/// The state at the position at which a stream begins, and the watches that it begins with.
-pub struct StreamLook<'a> {
+/// Opening of a stream: the state at the position at which the stream begins, and its first watches.
+pub struct StreamOpening<'a> {
     store: &'a Store,
     notifier: &'a Arc<Notifier>,
     begin: StreamBegin,
@@ -227,8 +228,8 @@ pub struct StreamLook<'a> {
     fired: Vec<(u32, Notice)>,
 }
 
-impl StreamLook<'_> {
-    /// The state.
+impl StreamOpening<'_> {
+    /// Returns the state at the beginning of the stream.
     pub fn store(&self) -> &Store {
         self.store
     }
@@ -238,7 +239,7 @@ impl StreamLook<'_> {
         self.begin
     }
 
-    /// Arms a watch for one notice, with a number. The notice is sent if `caller` may read the znode then.
+    /// Arms a watch for one notice, and gives it a number. The notice is delivered only if `caller` may read the znode at that time.
     pub fn watch(
         &mut self,
         number: u32,
@@ -251,12 +252,12 @@ impl StreamLook<'_> {
         Ok(())
     }
 
-    /// Delivers the notice of a watch that has missed a change, in place of arming it.
+    /// Delivers the notice of a change that a watch has missed, instead of arming the watch.
     pub fn missed(&mut self, number: u32, notice: Notice) {
         self.fired.push((number, notice));
     }
 
-    /// The position at which the stream begins.
+    /// Returns the position at which the stream begins.
     pub fn zxid(&self) -> Zxid {
         self.store.zxid()
     }

@@ -18,8 +18,8 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use axum::response::Response;
 use lock_node::{
-    EventPosition, FollowError, HeartbeatError, Node, Notice, SessionStream, StreamBegin, StreamLook,
-    StreamLost, StreamedEventKind,
+    EventPosition, FollowError, HeartbeatError, Node, Notice, SessionStream, StreamBegin, StreamLost,
+    StreamOpening, StreamedEventKind,
 };
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -150,7 +150,7 @@ pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: He
     }
     let revocation = RevocationWatch::begin(&api.node, &peer);
     let begin =
-        |opening: &mut StreamLook<'_>| begin(opening, session, &params, &peer).map_err(OpenError::Other);
+        |opening: &mut StreamOpening<'_>| begin(opening, session, &params, &peer).map_err(OpenError::Other);
     let begun = api.node.follow_session(session, params.after, begin).await;
     let ((first, ttl), stream) = begun.map_err(|error| error.problem(session))?;
     let feed = Feed::new(&api, session, revocation, stream, params, ttl, first);
@@ -168,7 +168,7 @@ pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: He
 
 /// Builds the begin of a stream, and returns the session's time to live. Called with the state locked.
 fn begin(
-    opening: &mut StreamLook<'_>,
+    opening: &mut StreamOpening<'_>,
     session: SessionId,
     params: &StreamRequest,
     peer: &Peer,
@@ -205,7 +205,7 @@ fn begin(
 
 /// Registers a watch. If the znode has changed since the caller saw it, the watch fires at once.
 fn watch(
-    opening: &mut StreamLook<'_>,
+    opening: &mut StreamOpening<'_>,
     number: u32,
     wish: &WatchWish,
     after: Option<EventPosition>,
@@ -280,7 +280,7 @@ impl Feed {
         // A session that has ended has no time to live, and only the rest of its events is sent.
         let is_live = params.heartbeat && !ttl.is_zero();
         Self {
-            at: stream.told(),
+            at: stream.delivered(),
             renewal: is_live.then(|| SessionRenewal::new(api.node.clone(), session, ttl)),
             session,
             revocation,

@@ -4,21 +4,21 @@ use tokio::sync::watch;
 use znode_store::{SessionFate, SessionId, Store};
 
 use super::Node;
-use crate::session_stream::{FollowError, SessionStream, StreamLook};
+use crate::session_stream::{FollowError, SessionStream, StreamOpening};
 use observers::event_feed::{FeedEvent, FeedPage, TooManyFeedSubscribers};
 use observers::journal::EventPosition;
 use observers::session_events::SessionEventCounts;
 
 impl Node {
-    /// Begins a stream of a session's events: from now on, or after the last event that was delivered here or at another node. `look` reads
-    /// the state and arms watches at the position where the stream begins; the stream delivers what happens later.
+    /// Begins a stream of a session's events: from now on, or after the last event that this or another node delivered. `look` reads the state and
+    /// arms watches at the position where the stream begins; the stream delivers all later events.
     ///
-    /// A node that is behind the position, or has not applied the session's opening, waits until it has.
+    /// A node that is behind that position, or has not applied the session's opening, catches up first.
     pub async fn follow_session<T, E: From<FollowError>>(
         &self,
         session: SessionId,
         after: Option<EventPosition>,
-        look: impl FnOnce(&mut StreamLook<'_>) -> Result<T, E>,
+        look: impl FnOnce(&mut StreamOpening<'_>) -> Result<T, E>,
     ) -> Result<(T, SessionStream), E> {
         self.serving().map_err(FollowError::from)?;
         let is_behind = self.read(|store| {
@@ -38,8 +38,8 @@ impl Node {
         self.inner.replica.observers.feed.subscribe()
     }
 
-    /// Returns the latest `count` events of the feed after `after` that match `is_meant`, with a read of the state behind them. The caller
-    /// decides who may see them.
+    /// Returns the latest `count` events of the feed after `after` that match `is_meant`, with a read of the state at the same position.
+    /// The caller checks which events its client may see.
     pub fn feed_events<T>(
         &self,
         after: Option<EventPosition>,
