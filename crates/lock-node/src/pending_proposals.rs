@@ -1,9 +1,8 @@
-//! The proposals of this node that nobody has answered yet, and what can be said about each.
+//! Table of this node's proposals without an outcome.
 //!
-//! A proposal is bound to the term in which it was sent: in any other term its entry is void. So as soon as
-//! this node applies an entry of a later term, whatever was sent in an earlier one and has not been applied
-//! never will be, and can be sent again without any risk of being done twice. Only a deadline that passes
-//! first, or a snapshot that hides what was applied, leaves an outcome unknown.
+//! A proposal is bound to the term in which it was sent: in any other term its entry is void. Suppose that this node applies an entry of a later
+//! term. Then a proposal of an earlier term that has not been applied never will be, and can be sent again without the risk of being applied
+//! twice. So an outcome stays unknown in two cases only: the commit timeout passes first, or a snapshot hides what was applied.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,46 +19,46 @@ use raft_node::Unavailable;
 use raft_node::messages::Declined;
 
 /// Result of a proposal for its caller.
-pub type CallResult = Result<Applied, ProposeError>;
+pub type ProposalResult = Result<Applied, ProposeError>;
 
-/// The same, with when what happened to it.
+/// Result of a proposal, with the times of its steps.
 #[derive(Debug)]
 pub struct Answered {
-    /// Result.
-    pub result: CallResult,
-    /// `None`: it was not applied here.
+    /// Result of the proposal.
+    pub result: ProposalResult,
+    /// Times of the steps, or `None` if the proposal was not applied here.
     pub stamps: Option<Stamps>,
 }
 
-impl From<CallResult> for Answered {
-    fn from(result: CallResult) -> Self {
+impl From<ProposalResult> for Answered {
+    fn from(result: ProposalResult) -> Self {
         Self { result, stamps: None }
     }
 }
 
-/// Times at which the entry of a call was applied here.
+/// Times of applying the entry of a proposal on this node.
 #[derive(Debug, Clone, Copy)]
 pub struct Applying {
-    /// Its first command's turn came.
+    /// Time at which the apply loop came to the first command of the entry.
     pub began: Instant,
-    /// Its last command was applied, and its watchers were notified.
+    /// Time at which the last command of the entry was applied and its watchers were notified.
     pub ended: Instant,
 }
 
-/// Times of a call that was applied.
+/// Times of the replication of a proposal that was applied.
 #[derive(Debug, Clone, Copy)]
 pub struct Stamps {
-    /// It was sent to the leader, for the last time.
+    /// Time at which it was sent to the leader, in the last attempt.
     pub sent: Instant,
-    /// Its entry was applied.
+    /// Times of applying its entry.
     pub applying: Applying,
 }
 
-/// Times of a call, from its submission until its caller had the answer.
+/// Times of a proposal, from its submission until its caller had the answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
     /// Time of its submission.
-    pub asked: Instant,
+    pub submitted: Instant,
     /// Times of its replication.
     pub stamps: Stamps,
     /// Time at which the caller had the answer.
@@ -67,12 +66,12 @@ pub struct Times {
 }
 
 impl Times {
-    /// Returns the time until it was sent to the leader, with all failed attempts.
+    /// Returns the time from the submission until the last send to the leader, which includes all failed attempts.
     pub fn queued(&self) -> Duration {
-        self.stamps.sent.saturating_duration_since(self.asked)
+        self.stamps.sent.saturating_duration_since(self.submitted)
     }
 
-    /// Until its entry was committed and this node had come to it.
+    /// Returns the time from the last send until the entry was committed and this node began to apply it.
     pub fn committing(&self) -> Duration {
         self.stamps
             .applying
@@ -80,66 +79,68 @@ impl Times {
             .saturating_duration_since(self.stamps.sent)
     }
 
-    /// While its entry was applied.
+    /// Returns the time of applying the entry.
     pub fn applying(&self) -> Duration {
         let Applying { began, ended } = self.stamps.applying;
         ended.saturating_duration_since(began)
     }
 
-    /// Returns the time until the caller was running.
+    /// Returns the time from the end of applying until the caller had the answer.
     pub fn replying(&self) -> Duration {
         self.answered
             .saturating_duration_since(self.stamps.applying.ended)
     }
 
-    /// All of it.
-    pub fn in_all(&self) -> Duration {
-        self.answered.saturating_duration_since(self.asked)
+    /// Returns the total time from the submission until the caller had the answer.
+    pub fn total(&self) -> Duration {
+        self.answered.saturating_duration_since(self.submitted)
     }
 }
 
-/// Time for which a cancelled call keeps its permit if its outcome never becomes known: longer than the timeout of a batch of calls.
+/// Time for which a cancelled proposal keeps its permit if its outcome never becomes known. It is longer than the timeout of a batch of proposals.
 const LINGER: Duration = Duration::from_secs(30);
 
+/// Proposal without an outcome, whose caller waits.
 #[derive(Debug)]
-struct Call {
+struct PendingProposal {
     envelope: Bytes,
-    /// The term in which it was last sent; `None` while it has not been.
+    /// Term in which it was last sent; `None` if it is to be sent.
     sent_in: Option<u64>,
     /// Time of the last attempt.
     sent_at: Option<Instant>,
     answer: oneshot::Sender<Answered>,
-    place: AdmissionPermit,
+    permit: AdmissionPermit,
 }
 
-/// Cancelled proposal that may still be in the log. It keeps its permit until its outcome is known; otherwise a client could have any
-/// number of requests in flight by hanging up.
+/// Cancelled proposal that may still be in the log. It keeps its permit until its outcome is known: otherwise a client that disconnects after each
+/// request could have any number of requests in flight.
 #[derive(Debug)]
 struct Cancelled {
     sent_in: u64,
     at: Instant,
-    _place: AdmissionPermit,
+    _permit: AdmissionPermit,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    calls: BTreeMap<u64, Call>,
-    given_up: BTreeMap<u64, Cancelled>,
+    pending: BTreeMap<u64, PendingProposal>,
+    cancelled: BTreeMap<u64, Cancelled>,
     stopped: bool,
 }
 
-/// All unanswered proposals of this node, by their number.
+/// Table of all proposals of this node without an outcome, by their number.
 #[derive(Debug, Default)]
 pub struct PendingProposals {
     table: Mutex<Table>,
 }
 
 impl PendingProposals {
-    /// Enters a new call, which has a place. `encode` makes its envelope from the number that it gets.
+    /// Adds a proposal, which has a permit, and gives it a number. `encode` makes its envelope from that number. Returns the number, the envelope
+    /// and the receiver of the answer.
     pub fn enter(
         &self,
-        place: AdmissionPermit,
+        permit: AdmissionPermit,
         encode: impl FnOnce(u64) -> Bytes,
     ) -> Result<(u64, Bytes, oneshot::Receiver<Answered>), Unavailable> {
         let (tx, rx) = oneshot::channel();
@@ -150,173 +151,177 @@ impl PendingProposals {
             }
             let number = table.next;
             table.next += 1;
-            let call = Call {
+            let proposal = PendingProposal {
                 envelope: Bytes::new(),
                 sent_in: None,
                 sent_at: None,
                 answer: tx,
-                place,
+                permit,
             };
-            table.calls.insert(number, call);
+            table.pending.insert(number, proposal);
             number
         };
-        // Encoded outside of the lock; nobody looks for the envelope before it is in the queue.
+        // Encoded without the lock. The envelope is needed only after the caller has queued the proposal.
         let envelope = encode(number);
-        if let Some(call) = self.table.lock().calls.get_mut(&number) {
-            call.envelope = envelope.clone();
+        if let Some(proposal) = self.table.lock().pending.get_mut(&number) {
+            proposal.envelope = envelope.clone();
         }
         Ok((number, envelope, rx))
     }
 
-    /// Notes that the calls are about to be sent in `term`. Those that were given up are left out.
+    /// Records that these proposals are about to be sent in `term`, and removes the cancelled ones from the list.
     pub fn mark_sent(&self, term: u64, numbers: &mut Vec<(u64, Bytes)>) {
         let now = Instant::now();
         let mut table = self.table.lock();
-        numbers.retain(|(number, _)| match table.calls.get_mut(number) {
-            Some(call) => {
-                call.sent_in = Some(term);
-                call.sent_at = Some(now);
+        numbers.retain(|(number, _)| match table.pending.get_mut(number) {
+            Some(proposal) => {
+                proposal.sent_in = Some(term);
+                proposal.sent_at = Some(now);
                 true
             }
             None => false,
         });
     }
 
-    /// Notes that the calls were refused by the node that they were sent to, so that nothing was done.
-    /// Returns those that are still wanted, in order.
+    /// Records that the node to which these proposals were sent rejected them, so that none is in the log. Returns those that are not cancelled, in
+    /// order.
     pub fn mark_unsent(&self, numbers: &[u64]) -> Vec<(u64, Bytes)> {
         let mut table = self.table.lock();
         let mut again = Vec::new();
         for number in numbers {
-            if let Some(call) = table.calls.get_mut(number) {
-                call.sent_in = None;
-                again.push((*number, call.envelope.clone()));
+            if let Some(proposal) = table.pending.get_mut(number) {
+                proposal.sent_in = None;
+                again.push((*number, proposal.envelope.clone()));
             } else {
-                table.given_up.remove(number);
+                table.cancelled.remove(number);
             }
         }
         again
     }
 
-    /// Answers those calls of a run that the leader declined: nothing was done about them.
+    /// Answers the proposals of a batch that the leader declined and did not append. `numbers` are the proposals of the batch.
     pub fn decline(&self, numbers: &[u64], declined: &Declined) {
-        for place in &declined.places {
-            // A leader of another mind names places that are not there; nobody waits for those.
-            let Some(number) = numbers.get(*place as usize) else {
+        for position in &declined.places {
+            // A faulty leader may name positions beyond the batch; no proposal waits for those.
+            let Some(number) = numbers.get(*position as usize) else {
                 continue;
             };
-            if let Some(call) = self.take(*number) {
-                // The caller may be gone.
+            if let Some(proposal) = self.take(*number) {
+                // The send fails if the caller is gone, which is no error.
                 let unavailable = match declined.read_only {
                     true => Unavailable::read_only(&declined.reason),
                     false => Unavailable::new(&declined.reason),
                 };
-                let _ = call.answer.send(CallResult::Err(unavailable.into()).into());
+                let _ = proposal
+                    .answer
+                    .send(ProposalResult::Err(unavailable.into()).into());
             }
         }
     }
 
-    /// Answers a call with what was applied.
+    /// Answers a proposal that was applied.
     pub fn complete(&self, number: u64, applied: Applied, applying: Applying) {
-        if let Some(call) = self.take(number) {
-            call.place.carried_out();
+        if let Some(proposal) = self.take(number) {
+            proposal.permit.record_applied();
             let stamps = Stamps {
-                sent: call.sent_at.unwrap_or(applying.began),
+                sent: proposal.sent_at.unwrap_or(applying.began),
                 applying,
             };
-            // The caller may be gone; what was done is done.
-            let _ = call.answer.send(Answered {
+            // The send fails if the caller is gone. The command is applied all the same.
+            let _ = proposal.answer.send(Answered {
                 result: Ok(applied),
                 stamps: Some(stamps),
             });
         }
     }
 
-    /// Takes a call out that is over, or frees its place if nobody waits for it.
-    fn take(&self, number: u64) -> Option<Call> {
+    /// Removes a proposal whose outcome is known, and returns it. If it was cancelled, returns its permit instead.
+    fn take(&self, number: u64) -> Option<PendingProposal> {
         let mut table = self.table.lock();
-        let call = table.calls.remove(&number);
-        if call.is_none() {
-            table.given_up.remove(&number);
+        let proposal = table.pending.remove(&number);
+        if proposal.is_none() {
+            table.cancelled.remove(&number);
         }
-        call
+        proposal
     }
 
-    /// An entry of `term` was applied: what was sent in an earlier one and is not answered was not done.
-    /// Returns those calls, in order, for another try.
+    /// Records that an entry of `term` was applied, so that the pending proposals of earlier terms never will be. Returns those, in order, to be sent
+    /// again.
     pub fn term_began(&self, term: u64) -> Vec<(u64, Bytes)> {
         let mut table = self.table.lock();
-        table.given_up.retain(|_, call| call.sent_in >= term);
+        table.cancelled.retain(|_, proposal| proposal.sent_in >= term);
         let mut again = Vec::new();
-        for (number, call) in &mut table.calls {
-            if call.sent_in.is_some_and(|sent| sent < term) {
-                call.sent_in = None;
-                again.push((*number, call.envelope.clone()));
+        for (number, proposal) in &mut table.pending {
+            if proposal.sent_in.is_some_and(|sent| sent < term) {
+                proposal.sent_in = None;
+                again.push((*number, proposal.envelope.clone()));
             }
         }
         again
     }
 
-    /// The state was replaced by a snapshot: what was sent before may be in it or not.
+    /// Answers all sent proposals with an unknown outcome, because a snapshot has replaced the state, and may or may not contain them.
     pub fn lose_sent(&self) {
         let lost = {
             let mut table = self.table.lock();
-            table.given_up.clear();
+            table.cancelled.clear();
             let sent: Vec<u64> = table
-                .calls
+                .pending
                 .iter()
-                .filter(|(_, call)| call.sent_in.is_some())
+                .filter(|(_, proposal)| proposal.sent_in.is_some())
                 .map(|(n, _)| *n)
                 .collect();
             sent.into_iter()
-                .filter_map(|number| table.calls.remove(&number))
+                .filter_map(|number| table.pending.remove(&number))
                 .collect::<Vec<_>>()
         };
-        for call in lost {
+        for proposal in lost {
             let why = "this node fell behind and caught up by a snapshot".to_owned();
-            let _ = call
+            let _ = proposal
                 .answer
-                .send(CallResult::Err(ProposeError::OutcomeUnknown(why)).into());
+                .send(ProposalResult::Err(ProposeError::OutcomeUnknown(why)).into());
         }
     }
 
-    /// The caller gives up. Says whether anything may have been done; `None` if it is answered already.
-    pub fn give_up(&self, number: u64) -> Option<bool> {
+    /// Cancels a proposal. Returns whether it may be in the log, or `None` if it is answered already.
+    pub fn cancel(&self, number: u64) -> Option<bool> {
         let mut table = self.table.lock();
-        let call = table.calls.remove(&number)?;
-        let Some(sent_in) = call.sent_in else {
+        let proposal = table.pending.remove(&number)?;
+        let Some(sent_in) = proposal.sent_in else {
             return Some(false);
         };
         let at = Instant::now();
-        while let Some(first) = table.given_up.first_entry()
+        while let Some(first) = table.cancelled.first_entry()
             && at.saturating_duration_since(first.get().at) > LINGER
         {
             first.remove();
         }
-        let _place = call.place;
-        table.given_up.insert(number, Cancelled { sent_in, at, _place });
+        let _permit = proposal.permit;
+        table.cancelled.insert(number, Cancelled { sent_in, at, _permit });
         Some(true)
     }
 
-    /// Returns whether no call is pending.
+    /// Returns whether no proposal is pending.
     pub fn is_empty(&self) -> bool {
-        self.table.lock().calls.is_empty()
+        self.table.lock().pending.is_empty()
     }
 
-    /// Answers all calls that nothing was done, or that it is unknown; no call is entered any more.
+    /// Answers all proposals, because the node stops: sent ones with an unknown outcome, others as unavailable. No proposal is added any more.
     pub fn stop(&self) {
-        let calls = {
+        let pending = {
             let mut table = self.table.lock();
             table.stopped = true;
-            table.given_up.clear();
-            std::mem::take(&mut table.calls)
+            table.cancelled.clear();
+            std::mem::take(&mut table.pending)
         };
-        for call in calls.into_values() {
-            let error = match call.sent_in {
-                Some(_) => ProposeError::OutcomeUnknown("this node stopped before it knew".to_owned()),
+        for proposal in pending.into_values() {
+            let error = match proposal.sent_in {
+                Some(_) => {
+                    ProposeError::OutcomeUnknown("this node stopped before the outcome was known".to_owned())
+                }
                 None => Unavailable::new("this node is stopping").into(),
             };
-            let _ = call.answer.send(CallResult::Err(error).into());
+            let _ = proposal.answer.send(ProposalResult::Err(error).into());
         }
     }
 }
@@ -336,10 +341,10 @@ mod tests {
         admission.place(&request).unwrap()
     }
 
-    fn enter(calls: &PendingProposals) -> (u64, oneshot::Receiver<Answered>) {
-        let place = place(&Arc::new(Admission::new(AdmissionConfig::default())));
-        let (number, _, rx) = calls
-            .enter(place, |number| Bytes::from(number.to_string()))
+    fn enter(pending: &PendingProposals) -> (u64, oneshot::Receiver<Answered>) {
+        let permit = place(&Arc::new(Admission::new(AdmissionConfig::default())));
+        let (number, _, rx) = pending
+            .enter(permit, |number| Bytes::from(number.to_string()))
             .unwrap();
         (number, rx)
     }
@@ -347,13 +352,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn cancelled_call_keeps_its_permit_while_it_is_in_flight() {
         let admission = Arc::new(Admission::new(AdmissionConfig::default()));
-        let calls = PendingProposals::default();
+        let pending = PendingProposals::default();
         let enter = || {
             let encode = |number: u64| Bytes::from(number.to_string());
-            calls.enter(place(&admission), encode).unwrap().0
+            pending.enter(place(&admission), encode).unwrap().0
         };
         let numbers: Vec<u64> = (0..5).map(|_| enter()).collect();
-        calls.mark_sent(
+        pending.mark_sent(
             1,
             &mut numbers[..4]
                 .iter()
@@ -361,10 +366,10 @@ mod tests {
                 .collect(),
         );
         for number in &numbers {
-            calls.give_up(*number);
+            pending.cancel(*number);
         }
         assert_eq!(admission.counts().kept, 4, "the last one was never sent");
-        calls.complete(
+        pending.complete(
             numbers[0],
             Applied {
                 zxid: Zxid(1),
@@ -376,63 +381,67 @@ mod tests {
             },
         );
         assert_eq!(admission.counts().kept, 3, "it was applied");
-        assert!(calls.mark_unsent(&numbers[1..2]).is_empty());
+        assert!(pending.mark_unsent(&numbers[1..2]).is_empty());
         assert_eq!(admission.counts().kept, 2, "it was refused");
         tokio::time::advance(LINGER * 2).await;
         let last = enter();
-        calls.mark_sent(1, &mut vec![(last, Bytes::new())]);
-        calls.give_up(last);
+        pending.mark_sent(1, &mut vec![(last, Bytes::new())]);
+        pending.cancel(last);
         assert_eq!(admission.counts().kept, 1, "the outcome of the others is unknown");
-        calls.term_began(2);
-        assert_eq!(admission.counts().kept, 0, "what is of an earlier term is void");
+        pending.term_began(2);
+        assert_eq!(
+            admission.counts().kept,
+            0,
+            "proposals of an earlier term are void"
+        );
     }
 
-    fn numbers(calls: Vec<(u64, Bytes)>) -> Vec<u64> {
-        calls.into_iter().map(|(number, _)| number).collect()
+    fn numbers(pending: Vec<(u64, Bytes)>) -> Vec<u64> {
+        pending.into_iter().map(|(number, _)| number).collect()
     }
 
     #[test]
     fn calls_of_earlier_terms_alone_are_retried() {
-        let calls = PendingProposals::default();
-        let (a, _ra) = enter(&calls);
-        let (b, _rb) = enter(&calls);
-        let (c, _rc) = enter(&calls);
-        calls.mark_sent(1, &mut vec![(a, Bytes::new())]);
-        calls.mark_sent(2, &mut vec![(b, Bytes::new())]);
-        assert_eq!(numbers(calls.term_began(2)), vec![a]);
+        let pending = PendingProposals::default();
+        let (a, _ra) = enter(&pending);
+        let (b, _rb) = enter(&pending);
+        let (c, _rc) = enter(&pending);
+        pending.mark_sent(1, &mut vec![(a, Bytes::new())]);
+        pending.mark_sent(2, &mut vec![(b, Bytes::new())]);
+        assert_eq!(numbers(pending.term_began(2)), vec![a]);
         assert_eq!(
-            numbers(calls.term_began(2)),
+            numbers(pending.term_began(2)),
             Vec::<u64>::new(),
-            "it is in the queue again"
+            "the proposal is in the queue again"
         );
-        assert_eq!(calls.give_up(b), Some(true), "it may have been done");
-        assert_eq!(calls.give_up(c), Some(false), "it was never sent");
-        assert_eq!(calls.give_up(c), None);
+        assert_eq!(pending.cancel(b), Some(true), "it may be in the log");
+        assert_eq!(pending.cancel(c), Some(false), "it was never sent");
+        assert_eq!(pending.cancel(c), None);
     }
 
     #[test]
     fn cancelled_proposal_is_not_sent() {
-        let calls = PendingProposals::default();
-        let (a, _ra) = enter(&calls);
-        let (b, _rb) = enter(&calls);
-        calls.give_up(a);
+        let pending = PendingProposals::default();
+        let (a, _ra) = enter(&pending);
+        let (b, _rb) = enter(&pending);
+        pending.cancel(a);
         let mut queue = vec![(a, Bytes::new()), (b, Bytes::new())];
-        calls.mark_sent(1, &mut queue);
+        pending.mark_sent(1, &mut queue);
         assert_eq!(numbers(queue), vec![b]);
     }
 
     #[tokio::test]
     async fn stopping_node_answers_pending_proposals() {
-        let calls = PendingProposals::default();
-        let (a, ra) = enter(&calls);
-        let (_b, rb) = enter(&calls);
-        calls.mark_sent(1, &mut vec![(a, Bytes::new())]);
-        calls.stop();
+        let pending = PendingProposals::default();
+        let (a, ra) = enter(&pending);
+        let (_b, rb) = enter(&pending);
+        pending.mark_sent(1, &mut vec![(a, Bytes::new())]);
+        pending.stop();
         let unknown = ra.await.unwrap().result;
         assert!(matches!(unknown, Err(ProposeError::OutcomeUnknown(_))));
         let unavailable = rb.await.unwrap().result;
         assert!(matches!(unavailable, Err(ProposeError::Unavailable(_))));
-        let place = place(&Arc::new(Admission::new(AdmissionConfig::default())));
-        assert!(calls.enter(place, |_| Bytes::new()).is_err());
+        let permit = place(&Arc::new(Admission::new(AdmissionConfig::default())));
+        assert!(pending.enter(permit, |_| Bytes::new()).is_err());
     }
 }

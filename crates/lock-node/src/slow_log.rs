@@ -1,4 +1,4 @@
-//! The log of what took long, with where the time went. A node on which everything is slow writes a bounded number of lines.
+//! Log of slow requests, with the duration of each step. A node on which every request is slow writes a bounded number of lines.
 
 use std::time::Duration;
 
@@ -12,25 +12,25 @@ use raft_log::sync::{Mutex, RwLock};
 /// Target of its log lines.
 const TARGET: &str = "lockgate::slow";
 
-/// Maximum number of lines in a period; the others are counted. That shows a pattern, and fills no disk.
+/// Maximum number of lines in a period. Further ones are only counted. So the lines show a pattern, but do not fill the disk.
 const MAX_LINES: u32 = 20;
 
-/// The while.
+/// Length of a period.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// See the module.
+/// Rate-limited log of slow requests.
 #[derive(Debug)]
 pub struct SlowLog {
-    /// Requests that take longer are logged; `None`: none.
+    /// Duration above which a request is logged; `None` turns the log off.
     threshold: RwLock<Option<Duration>>,
-    lately: Mutex<Lately>,
+    period: Mutex<Period>,
 }
 
 #[derive(Debug, Default)]
-struct Lately {
+struct Period {
     since: Option<Instant>,
-    told: u32,
-    left_out: u64,
+    lines: u32,
+    omitted: u64,
 }
 
 impl SlowLog {
@@ -38,7 +38,7 @@ impl SlowLog {
     pub fn new(threshold: Option<Duration>) -> Self {
         Self {
             threshold: RwLock::new(threshold),
-            lately: Mutex::default(),
+            period: Mutex::default(),
         }
     }
 
@@ -51,29 +51,31 @@ impl SlowLog {
         self.threshold.read().is_none_or(|threshold| took < threshold)
     }
 
-    /// Something is over.
+    /// Logs a request that was applied, if it was slow.
     pub fn note(&self, subject: &CommandLabel, times: &Times, outcome: &str) {
-        if self.is_quick(times.in_all()) {
+        if self.is_quick(times.total()) {
             return;
         }
-        let Some(left_out) = self.admit() else {
+        let Some(omitted) = self.admit() else {
             return;
         };
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let note = match is_spared(subject, outcome) {
-            true => "slow, and harmless: these sessions were heard of in time, or another leader ended them",
+            true => {
+                "slow, and harmless: these sessions sent a heartbeat in time, or another leader ended them"
+            }
             false => "slow",
         };
         tracing::warn!(
             target: TARGET,
             what = %subject,
-            took_ms = ms(times.in_all()),
+            took_ms = ms(times.total()),
             queue_ms = ms(times.queued()),
             commit_ms = ms(times.committing()),
             apply_ms = ms(times.applying()),
             reply_ms = ms(times.replying()),
             outcome,
-            others_not_told = left_out,
+            others_not_told = omitted,
             "{note}"
         );
     }
@@ -83,35 +85,36 @@ impl SlowLog {
         if self.is_quick(took) {
             return;
         }
-        if let Some(left_out) = self.admit() {
+        if let Some(omitted) = self.admit() {
             let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
             tracing::warn!(
                 target: TARGET,
                 what = %subject,
                 took_ms,
                 outcome,
-                others_not_told = left_out,
-                "slow, and not answered"
+                others_not_told = omitted,
+                "slow, and its outcome is unknown"
             );
         }
     }
 
-    /// Returns whether one more line is logged, with the number of omitted ones before it.
+    /// Returns the number of lines omitted before this one, or `None` if this one is omitted as well.
     fn admit(&self) -> Option<u64> {
-        let mut lately = self.lately.lock();
-        if lately.since.is_none_or(|since| since.elapsed() >= EVERY) {
-            (lately.since, lately.told) = (Some(Instant::now()), 0);
+        let mut period = self.period.lock();
+        if period.since.is_none_or(|since| since.elapsed() >= EVERY) {
+            (period.since, period.lines) = (Some(Instant::now()), 0);
         }
-        if lately.told >= MAX_LINES {
-            lately.left_out += 1;
+        if period.lines >= MAX_LINES {
+            period.omitted += 1;
             return None;
         }
-        lately.told += 1;
-        Some(std::mem::take(&mut lately.left_out))
+        period.lines += 1;
+        Some(std::mem::take(&mut period.omitted))
     }
 }
 
-/// Returns whether the state refused to end sessions. That is its task: a proposal of a busy machine may be wrong when it is applied.
+/// Returns whether the state refused to end sessions. That is no fault: the proposal of a leader on a busy machine may be outdated when it is
+/// applied.
 fn is_spared(subject: &CommandLabel, outcome: &str) -> bool {
     subject.what == "expire_sessions" && outcome == Ended::Refused.word()
 }

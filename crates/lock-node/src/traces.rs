@@ -1,6 +1,6 @@
-//! Traces of requests: spans, each a piece of time with a name and a parent. A front end begins a [`Scope`] for a request; proposals within
-//! it become spans of their own. The collector of spans and their transport are outside of this module. Without a collector a scope costs
-//! one check.
+//! Traces of requests. A trace consists of spans, each a period of time with a name and a parent. A front end begins a [`Scope`] for a request, and
+//! proposals within it become spans of their own. The collector of spans and their transport are outside this module. Without a scope a proposal
+//! costs one check.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,15 +14,15 @@ use crate::command_label::{CommandLabel, MAX_SHOWN};
 use crate::pending_proposals::Times;
 use instruments::text_format::{Instruments, Sheet};
 
-/// Names a trace: sixteen bytes that are not all 0.
+/// Id of a trace: sixteen bytes that are not all 0.
 pub type TraceId = [u8; 16];
 
-/// Names a span within it, likewise.
+/// Id of a span within a trace: eight bytes that are not all 0.
 pub type SpanId = [u8; 8];
 
-/// Collector of spans. It must not wait.
+/// Collector of spans. Its functions must not block.
 pub trait Collector: Send + Sync {
-    /// Takes one that is over.
+    /// Takes over a span that has ended.
     fn collect(&self, span: Span);
 
     /// Returns the numbers of sent and dropped spans.
@@ -32,41 +32,41 @@ pub trait Collector: Send + Sync {
 /// Numbers of spans.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpanCounts {
-    /// They are where they were to go.
+    /// Spans that the receiver has acknowledged.
     pub sent: u64,
-    /// They were lost.
+    /// Spans that were lost.
     pub dropped: u64,
 }
 
-/// Side of a request that a span stands for.
+/// Kind of a span, in the terms of OpenTelemetry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
-    /// It was served.
+    /// A request that this server served.
     Server,
-    /// It is a part of what the server did.
+    /// A step of the server within a request.
     Internal,
 }
 
-/// A piece of a request's time.
+/// Span: a period of time of a request.
 #[derive(Debug, Clone)]
 pub struct Span {
-    /// Of which request.
+    /// Trace of the request.
     pub trace: TraceId,
-    /// Its own name.
+    /// Id of the span.
     pub id: SpanId,
-    /// Parent.
+    /// Parent span, if there is one.
     pub parent: Option<SpanId>,
-    /// Name.
+    /// Name of the operation.
     pub name: Cow<'static, str>,
-    /// On which side.
+    /// Kind.
     pub kind: SpanKind,
-    /// From when.
+    /// Beginning.
     pub begin: SystemTime,
     /// End.
     pub end: SystemTime,
     /// Attributes.
     pub attributes: Vec<(&'static str, String)>,
-    /// It failed.
+    /// True if the operation failed.
     pub failed: bool,
 }
 
@@ -75,12 +75,12 @@ pub struct Span {
 pub struct Tracing {
     /// Collector.
     pub collector: Arc<dyn Collector>,
-    /// The part of the requests that is traced whose callers say nothing of it: 0 for none, 1 for all.
+    /// Fraction of requests that are traced, of those whose callers did not decide it: 0 for none, 1 for all.
     pub ratio: f64,
 }
 
 impl Tracing {
-    /// Returns whether a new trace is sampled: its id decides, which is random.
+    /// Returns whether a new trace is sampled. Its random id decides that.
     pub fn takes(&self, trace: TraceId) -> bool {
         let [.., a, b, c, d] = trace;
         f64::from(u32::from_be_bytes([a, b, c, d])) < self.ratio * 2_f64.powi(32)
@@ -117,14 +117,14 @@ impl Instruments for Tracing {
     }
 }
 
-/// The span that is open where some code runs.
+/// Open span within which some code runs.
 #[derive(Clone)]
 pub struct Scope {
-    /// Of which request.
+    /// Trace of the request.
     pub trace: TraceId,
-    /// The span.
+    /// Open span.
     pub span: SpanId,
-    /// Collector of its parts.
+    /// Collector of the spans within it.
     pub collector: Arc<dyn Collector>,
 }
 
@@ -133,31 +133,31 @@ tokio::task_local! {
 }
 
 impl Scope {
-    /// The one that the caller runs in; `None`: nothing is traced here.
+    /// Returns the scope that the caller runs in, or `None` if the request is not traced.
     pub fn current() -> Option<Self> {
         CURRENT.try_with(Self::clone).ok()
     }
 
-    /// Runs `future` within this one.
+    /// Runs `future` within this scope.
     pub async fn run<F: Future>(self, future: F) -> F::Output {
         CURRENT.scope(self, future).await
     }
 
-    /// The same with what does not wait.
+    /// Runs the synchronous `work` within this scope.
     pub fn enter<T>(self, work: impl FnOnce() -> T) -> T {
         CURRENT.sync_scope(self, work)
     }
 
-    /// A proposal made within is over.
+    /// Collects the spans of a proposal that was made within this scope and has ended: one of the whole proposal, and one of each step.
     pub(crate) fn proposed(
         self,
         subject: &CommandLabel,
-        asked: Instant,
+        submitted: Instant,
         answered: Instant,
         times: Option<&Times>,
         outcome: &'static str,
     ) {
-        let id = draw_span();
+        let id = new_span_id();
         let (now, now_at) = (Instant::now(), SystemTime::now());
         let at = |instant: Instant| now_at - now.saturating_duration_since(instant);
         let span = |name, id, parent, begin, end, attributes| Span {
@@ -181,25 +181,25 @@ impl Scope {
                 .as_ref()
                 .map(|path| ("lockgate.path", format!("{:.MAX_SHOWN$}", path.as_str()))),
         );
-        let mut proposal = span("proposal", id, self.span, asked, answered, attributes);
+        let mut proposal = span("proposal", id, self.span, submitted, answered, attributes);
         proposal.failed = !matches!(outcome, "done" | "refused");
         self.collector.collect(proposal);
         let Some(times) = times else { return };
         let applying = times.stamps.applying;
         for (name, begin, end) in [
-            ("queue", times.asked, times.stamps.sent),
+            ("queue", times.submitted, times.stamps.sent),
             ("commit", times.stamps.sent, applying.began),
             ("apply", applying.began, applying.ended),
             ("reply", applying.ended, times.answered),
         ] {
-            let part = span(name, draw_span(), id, begin, end.max(begin), Vec::new());
+            let part = span(name, new_span_id(), id, begin, end.max(begin), Vec::new());
             self.collector.collect(part);
         }
     }
 }
 
-/// A name for a span that nobody else has.
-pub fn draw_span() -> SpanId {
+/// Returns a random id for a span.
+pub fn new_span_id() -> SpanId {
     loop {
         let mut id = SpanId::default();
         getrandom::fill(&mut id).expect("the operating system gives random numbers");
@@ -209,8 +209,8 @@ pub fn draw_span() -> SpanId {
     }
 }
 
-/// The same for a trace.
-pub fn draw_trace() -> TraceId {
+/// Returns a random id for a trace.
+pub fn new_trace_id() -> TraceId {
     loop {
         let mut id = TraceId::default();
         getrandom::fill(&mut id).expect("the operating system gives random numbers");
@@ -224,9 +224,9 @@ pub fn draw_trace() -> TraceId {
 mod tests {
     use super::*;
 
-    struct Nobody;
+    struct NullCollector;
 
-    impl Collector for Nobody {
+    impl Collector for NullCollector {
         fn collect(&self, _: Span) {}
 
         fn counts(&self) -> SpanCounts {
@@ -235,13 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn the_ratio_is_kept() {
+    fn fraction_of_sampled_traces_follows_the_ratio() {
         let count = |ratio| {
             let tracing = Tracing {
-                collector: Arc::new(Nobody),
+                collector: Arc::new(NullCollector),
                 ratio,
             };
-            (0..10_000).filter(|_| tracing.takes(draw_trace())).count()
+            (0..10_000).filter(|_| tracing.takes(new_trace_id())).count()
         };
         assert_eq!((count(0.0), count(1.0)), (0, 10_000));
         assert!((700..1_300).contains(&count(0.1)));
@@ -250,9 +250,9 @@ mod tests {
     #[tokio::test]
     async fn scope_is_visible_only_within_it() {
         let scope = || Scope {
-            trace: draw_trace(),
+            trace: new_trace_id(),
             span: [7; 8],
-            collector: Arc::new(Nobody),
+            collector: Arc::new(NullCollector),
         };
         assert!(Scope::current().is_none());
         let span = || Scope::current().map(|scope| scope.span);

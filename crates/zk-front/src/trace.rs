@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use lock_node::traces::{Collector, Scope, Span, SpanKind, Tracing, draw_span, draw_trace};
+use lock_node::traces::{Collector, Scope, Span, SpanKind, Tracing, new_span_id, new_trace_id};
 use zk_wire::{ErrorCode, Request, op_code};
 use znode_store::SessionId;
 
@@ -26,14 +26,14 @@ impl Traced {
     /// for it.
     pub fn of(tracing: Option<&Tracing>, op: i32) -> Option<Box<Self>> {
         let tracing = tracing?;
-        let trace = draw_trace();
+        let trace = new_trace_id();
         if !tracing.takes(trace) {
             return None;
         }
         let operation = op_code::name(op).unwrap_or(OTHER);
         let span = Span {
             trace,
-            id: draw_span(),
+            id: new_span_id(),
             parent: None,
             name: format!("ZooKeeper {operation}").into(),
             kind: SpanKind::Server,

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
 pub use lock_node::traces::Tracing;
-use lock_node::traces::{Collector, Scope, Span, SpanId, SpanKind, TraceId, draw_span, draw_trace};
+use lock_node::traces::{Collector, Scope, Span, SpanId, SpanKind, TraceId, new_span_id, new_trace_id};
 
 use super::Shared;
 use super::problem::Code;
@@ -38,7 +38,7 @@ pub async fn follow(State(api): State<Shared>, request: Request, next: Next) -> 
         return next.run(request).await;
     };
     let parent = parent(request.headers());
-    let trace = parent.map_or_else(draw_trace, |parent| parent.trace);
+    let trace = parent.map_or_else(new_trace_id, |parent| parent.trace);
     let is_traced = match parent {
         Some(parent) => parent.is_sampled,
         None => tracing.takes(trace),
@@ -56,7 +56,7 @@ pub async fn follow(State(api): State<Shared>, request: Request, next: Next) -> 
         collector: tracing.collector.clone(),
         span: Some(Span {
             trace,
-            id: draw_span(),
+            id: new_span_id(),
             parent: parent.map(|parent| parent.span),
             name: name.into(),
             kind: SpanKind::Server,

@@ -3,7 +3,7 @@
 //! holder in the script, then `<time>`, `<address>`, `<ms>`. Fencing tokens are positions of the log, and the same each
 //! time.
 //!
-//! | line | what it does |
+//! | line | effect |
 //! |---|---|
 //! | `session NAME [ttl_ms=N]` | opens a session |
 //! | `GET PATH`, `POST PATH BODY`, `PUT PATH BODY`, `DELETE PATH` | makes a call, and shows its answer |
@@ -334,7 +334,7 @@ fn in_general(text: &str) -> String {
     }
 }
 
-/// Formats JSON for people: in one line if it fits.
+/// Formats JSON readably: in one line if it fits.
 fn pretty(value: &Value, indent: usize) -> String {
     let line = one_line(value);
     if line.len() + indent <= LINE {

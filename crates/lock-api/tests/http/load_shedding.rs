@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_api::http::HttpConfig;
 use lock_node::MemberAddress;
-use lock_node::admission::KEPT_PLACES;
+use lock_node::admission::MAINTENANCE_PERMITS_PER_NEW;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -68,7 +68,7 @@ async fn acquires_are_shed_at_once_and_releases_are_accepted() {
     assert_eq!(server.get("/metrics").await.status, 200);
     let body = json!({"session": session, "holder": "none"}).to_string();
     let _deleted = Call::send(server.address, "DELETE", "/v1/znodes/a", None).await;
-    let places = 2 * KEPT_PLACES;
+    let places = 2 * MAINTENANCE_PERMITS_PER_NEW;
     let mut released = Vec::new();
     for _ in 1..places {
         released.push(Call::send(server.address, "POST", "/v1/locks/a/release", Some(&body)).await);

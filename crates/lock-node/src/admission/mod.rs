@@ -1,9 +1,9 @@
-//! Admission control. Every proposal of this node's clients first gets a permit here, before it is encoded or queued, and keeps it until
-//! nothing of it is in flight any more.
+//! Admission control. Each proposal of this node's clients needs a permit before it is encoded or queued. It holds the permit until nothing of
+//! it is in flight any more.
 //!
-//! There are permits for new work and others for work that keeps or releases something ([`Work`]), so locks can be released under any load.
-//! The number of permits follows the duration of proposals (`pace.rs`), below a fixed bound. When a leader is overloaded, all nodes admit
-//! less, and what was admitted is answered soon.
+//! New work and work that keeps or releases something ([`Work`]) have separate permits, so locks can be released under any load. The number
+//! of permits follows the measured duration of proposals (`pace.rs`), below a fixed bound. When a leader is overloaded, all nodes admit
+//! fewer proposals, and answer the admitted ones soon.
 
 mod openings;
 mod pace;
@@ -24,25 +24,25 @@ use self::pace::Pace;
 use raft_log::sync::Mutex;
 use raft_node::Unavailable;
 
-/// Number of proposals of each kind that may be in flight, however slow the cluster is. On a disk whose every sync takes longer than the
-/// target, a lower number would make nothing faster.
+/// Minimum of the limit of new proposals in flight, however slow the cluster is. On a disk whose every sync takes longer than the target, a
+/// lower limit would make nothing faster.
 pub const LEAST_OUTSTANDING: usize = 128;
 
-/// Number of permits for work that keeps or releases something, for each permit for new work, however slow the cluster is: what was granted
-/// has to be released, and much of that comes at a time.
-pub const KEPT_PLACES: usize = 4;
+/// Permits for work that keeps or releases something, as a multiple of the maximum of new proposals. It holds however slow the cluster is:
+/// whatever was granted has to be released, and many releases come at a time.
+pub const MAINTENANCE_PERMITS_PER_NEW: usize = 4;
 
-/// Time after which a rejected client should try again: what was admitted is complete by then.
+/// Time after which a rejected client should retry. The admitted proposals are complete by then.
 pub const BUSY_RETRY: Duration = Duration::from_secs(1);
 
 /// Settings of admission control.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdmissionConfig {
-    /// Target of the duration of a proposal. While all proposals take longer, fewer are admitted.
+    /// Target duration of a proposal. While all proposals take longer, fewer are admitted.
     pub target: Duration,
-    /// Maximum number of proposals in flight that want something new; of the others [`KEPT_PLACES`] times as many.
+    /// Maximum number of new proposals in flight. For proposals that keep or release something it is [`MAINTENANCE_PERMITS_PER_NEW`] times as high.
     pub max_outstanding: usize,
-    /// Maximum size of all proposals of one kind in flight.
+    /// Maximum size of all proposals of one kind in flight, in bytes.
     pub max_outstanding_bytes: usize,
     /// Rate at which sessions may be opened.
     pub openings: OpeningBounds,
@@ -51,12 +51,12 @@ pub struct AdmissionConfig {
 impl Default for AdmissionConfig {
     fn default() -> Self {
         Self {
-            // Many times what a commit takes on a good disk, and an eighth of the shortest session.
+            // Many times the duration of a commit on a good disk, and an eighth of the shortest session timeout.
             target: Duration::from_millis(250),
-            // One for each possible connection. At about a kilobyte each they are no burden while they are applied quickly, and otherwise
-            // there are fewer.
+            // One for each possible connection. At about a kilobyte each they are no burden while they are applied quickly. When they are
+            // applied slowly, the pace admits fewer.
             max_outstanding: 10_000,
-            // With the log's own queue, and that of the peers, a small part of a small machine's memory.
+            // Together with the queues of the log and of the peers, a small part of a small machine's memory.
             max_outstanding_bytes: 64 * 1024 * 1024,
             openings: OpeningBounds::default(),
         }
@@ -66,22 +66,22 @@ impl Default for AdmissionConfig {
 /// Load of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AdmissionCounts {
-    /// Proposals on their way that want something new.
+    /// New proposals in flight.
     pub new: usize,
     /// Proposals in flight that keep or release something.
     pub kept: usize,
-    /// The bytes of both.
+    /// Size of all proposals in flight, in bytes.
     pub bytes: usize,
-    /// Present maximum of new proposals.
+    /// Current limit of new proposals in flight.
     pub limit: usize,
-    /// Proposals that were rejected since the node started: new ones, others.
+    /// Rejected proposals since the node started: new ones, then those that keep or release something.
     pub refused: [u64; 2],
-    /// Sessions that were not opened because too many were, since then.
+    /// Session openings that the rate limit rejected since the node started.
     pub openings_refused: u64,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-struct Taken {
+struct Usage {
     proposals: usize,
     bytes: usize,
     refused: u64,
@@ -91,23 +91,23 @@ struct Taken {
 struct State {
     config: AdmissionConfig,
     pace: Pace,
-    new: Taken,
-    keep: Taken,
+    new: Usage,
+    keep: Usage,
     openings: Openings,
     openings_refused: u64,
 }
 
-/// See the module.
+/// Admission control of a node: hands out permits, and counts what is in flight.
 #[derive(Debug)]
 pub struct Admission {
     state: Mutex<State>,
-    /// Notified one by one when there is room for new work, or for work that keeps something.
+    /// Wakes waiters one by one when there is room: for new work, then for work that keeps or releases something.
     room: [Notify; 2],
 }
 
-/// No place is free for such work.
+/// Rejection of a proposal: no permit is free for its kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this node has as much to do as it can do in time ({outstanding} requests are on their way)")]
+#[error("this node is overloaded: {outstanding} requests are in flight, and more would not complete in time")]
 pub struct Busy {
     /// Number of proposals in flight.
     pub outstanding: usize,
@@ -127,8 +127,8 @@ impl Admission {
     pub fn new(config: AdmissionConfig) -> Self {
         let state = State {
             pace: Pace::new(config.target, LEAST_OUTSTANDING, config.max_outstanding),
-            new: Taken::default(),
-            keep: Taken::default(),
+            new: Usage::default(),
+            keep: Usage::default(),
             openings: Openings::new(config.openings, Instant::now()),
             openings_refused: 0,
             config,
@@ -139,7 +139,8 @@ impl Admission {
         }
     }
 
-    /// Changes the settings. What was admitted stays; the pace is measured anew, and the buckets are full again.
+    /// Changes the settings. Admitted proposals keep their permits. The pace is measured from the beginning, and if the rate of session
+    /// openings changed, its buckets are full again.
     pub fn reconfigure(&self, config: AdmissionConfig) {
         let mut state = self.state.lock();
         if state.config == config {
@@ -151,23 +152,23 @@ impl Admission {
         }
         state.config = config;
         drop(state);
-        // There may be room now. A waiter that is woken wakes the next one.
+        // There may be room now. A woken waiter wakes the next one.
         self.room.iter().for_each(Notify::notify_one);
     }
 
-    /// A place for a request.
+    /// Returns a permit for a request, or counts its rejection.
     pub fn place(self: &Arc<Self>, request: &Request) -> Result<AdmissionPermit, Busy> {
         let work = Work::of(request);
-        let place = self.permit_for(work, work::weight(request));
-        if place.is_err()
-            && let Some(taken) = self.state.lock().taken(work)
+        let permit = self.permit_for(work, work::weight(request));
+        if permit.is_err()
+            && let Some(usage) = self.state.lock().usage(work)
         {
-            taken.refused += 1;
+            usage.refused += 1;
         }
-        place
+        permit
     }
 
-    /// Returns a permit for a step of a connected client. Without one the client waits, and nothing is rejected.
+    /// Returns a permit for a step of a connected client. Without a permit the client waits, so a failure is not counted as a rejection.
     pub fn permit_for_step(self: &Arc<Self>, step: &Step) -> Result<AdmissionPermit, Busy> {
         self.permit_for(Work::of_step(step), work::weight_of_step(step))
     }
@@ -175,14 +176,14 @@ impl Admission {
     fn permit_for(self: &Arc<Self>, work: Work, bytes: usize) -> Result<AdmissionPermit, Busy> {
         let mut state = self.state.lock();
         let has_room = state.has_room(work);
-        if let Some(taken) = state.taken(work) {
+        if let Some(usage) = state.usage(work) {
             if !has_room {
                 return Err(Busy {
-                    outstanding: taken.proposals,
+                    outstanding: usage.proposals,
                 });
             }
-            taken.proposals += 1;
-            taken.bytes += bytes;
+            usage.proposals += 1;
+            usage.bytes += bytes;
         }
         drop(state);
         let admission = self.clone();
@@ -194,17 +195,18 @@ impl Admission {
         })
     }
 
-    /// Returns whether there is room for such work. A rejection by this alone has to be counted by [`Admission::refuse`].
+    /// Returns whether there is room for such work. A caller that rejects work for this reason alone counts it with [`Admission::refuse`].
     pub fn has_room(&self, work: Work) -> bool {
         self.state.lock().has_room(work)
     }
 
-    /// Returns whether new work that has waited for this time can still complete in time. Half of the time is the commit's.
+    /// Returns whether new work that has waited for `waited` can still complete in time. Half of the target duration is reserved for the
+    /// commit.
     pub fn is_in_time(&self, waited: Duration) -> bool {
         waited <= self.state.lock().config.target / 2
     }
 
-    /// Notes that something new was refused before it was even read.
+    /// Counts the rejection of new work that was rejected before its body was read.
     pub fn refuse(&self) -> Busy {
         let mut state = self.state.lock();
         state.new.refused += 1;
@@ -213,7 +215,7 @@ impl Admission {
         }
     }
 
-    /// Waits until such work may find a place. Somebody else may take it first.
+    /// Waits until a permit for such work may be free. Another caller may take the permit first.
     pub async fn room(&self, work: Work) {
         let Some(room) = self.notify(work) else {
             return;
@@ -222,7 +224,7 @@ impl Admission {
             let mut woken = std::pin::pin!(room.notified());
             woken.as_mut().enable();
             if self.has_room(work) {
-                // The woken waiter may need less than there is, or nothing any more: then the next one goes on.
+                // This waiter may use less than all the room, or may need none any more. So it wakes the next one.
                 room.notify_one();
                 return;
             }
@@ -239,14 +241,14 @@ impl Admission {
         }
     }
 
-    /// A session is about to be opened from `address`.
+    /// Takes a token of the rate limit for a session that is about to be opened from `address`.
     pub fn open_session(&self, address: &str) -> Result<(), TooFast> {
         let mut state = self.state.lock();
-        let taken = state.openings.take(Instant::now(), address);
-        if taken.is_err() {
+        let token = state.openings.take(Instant::now(), address);
+        if token.is_err() {
             state.openings_refused += 1;
         }
-        taken
+        token
     }
 
     /// Returns the load.
@@ -264,8 +266,8 @@ impl Admission {
 }
 
 impl State {
-    /// Returns what is in use by some work; the cluster's own work is not counted.
-    fn taken(&mut self, work: Work) -> Option<&mut Taken> {
+    /// Returns the counters of a kind of work, or `None` for the cluster's own work, which is not counted.
+    fn usage(&mut self, work: Work) -> Option<&mut Usage> {
         match work {
             Work::New => Some(&mut self.new),
             Work::Keep => Some(&mut self.keep),
@@ -273,14 +275,20 @@ impl State {
         }
     }
 
-    /// The last admitted request may exceed the bound of bytes, so that the largest allowed request is admitted at all.
+    /// Returns whether one more proposal of this kind is admitted. The last admitted one may exceed the bound of bytes: otherwise the largest
+    /// allowed request might never be admitted.
     fn has_room(&self, work: Work) -> bool {
-        let (taken, limit) = match work {
+        let (usage, limit) = match work {
             Work::New => (self.new, self.pace.limit()),
-            Work::Keep => (self.keep, self.config.max_outstanding.saturating_mul(KEPT_PLACES)),
+            Work::Keep => (
+                self.keep,
+                self.config
+                    .max_outstanding
+                    .saturating_mul(MAINTENANCE_PERMITS_PER_NEW),
+            ),
             Work::Own => return true,
         };
-        taken.proposals < limit && taken.bytes < self.config.max_outstanding_bytes
+        usage.proposals < limit && usage.bytes < self.config.max_outstanding_bytes
     }
 }
 
@@ -294,20 +302,20 @@ pub struct AdmissionPermit {
 }
 
 impl AdmissionPermit {
-    /// Records that the proposal was applied, and how long that took.
-    pub fn carried_out(self) {
+    /// Records that the proposal was applied, and its duration, and returns the permit.
+    pub fn record_applied(self) {
         let now = Instant::now();
         let took = now.saturating_duration_since(self.since);
-        self.admission.state.lock().pace.carried_out(now, took);
+        self.admission.state.lock().pace.record_applied(now, took);
     }
 }
 
 impl Drop for AdmissionPermit {
     fn drop(&mut self) {
         let mut state = self.admission.state.lock();
-        if let Some(taken) = state.taken(self.work) {
-            taken.proposals -= 1;
-            taken.bytes -= self.bytes;
+        if let Some(usage) = state.usage(self.work) {
+            usage.proposals -= 1;
+            usage.bytes -= self.bytes;
         }
         let has_room = state.has_room(self.work);
         drop(state);

@@ -1,5 +1,5 @@
-//! Rate at which sessions are opened at this node: a token bucket for all, and one for each address. A session costs the whole cluster
-//! memory, a place among the sessions, and an expiry; one is cheap, and a flood is not.
+//! Rate limit of session openings at this node: one token bucket for the node, and one for each client address. Each session costs the whole
+//! cluster memory, a slot below the limit of sessions, and an expiry. A single session is cheap; a flood of them is not.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,39 +9,39 @@ use tokio::time::Instant;
 use crate::request_error::OpenSessionError;
 use raft_node::Unavailable;
 
-/// Maximum number of addresses with a bucket of their own. An address without recent openings loses its bucket; with more addresses only
-/// the bound of all holds.
+/// Maximum number of addresses with a bucket of their own. An address without recent openings loses its bucket. Addresses beyond the maximum
+/// are limited by the node's bucket only.
 const MAX_ADDRESSES: usize = 4_096;
 
-/// Rate at which sessions may be opened at one node.
+/// Settings of the rate limit of session openings at one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpeningBounds {
-    /// In the long run, in a second.
+    /// Sessions per second in the long run.
     pub per_second: u32,
-    /// At once, after a rest.
+    /// Sessions at once, after a pause.
     pub burst: u32,
-    /// Divisor of the part of one address. 1: an address may use all.
+    /// Divisor of both bounds that gives the share of one address. With 1, a single address may use the whole rate.
     pub share: u32,
 }
 
 impl Default for OpeningBounds {
     fn default() -> Self {
         Self {
-            // Each opening is a commit. This many leave most of a small machine's commits for locks.
+            // Each opening is a commit. This rate leaves most of a small machine's commits for locks.
             per_second: 1_000,
-            // Ten thousand clients of one address lose their node and come here: they get in at once, twice.
+            // Enough for ten thousand clients of one address that lose their node and reconnect here at once: their share is half.
             burst: 20_000,
             share: 2,
         }
     }
 }
 
-/// Why a session is not opened now.
+/// Rejection of a session opening by the rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TooFast {
-    /// The caller's address has used up its share.
+    /// The caller's address has used up its share. The duration is the time until the next token.
     OfAddress(Duration),
-    /// All together have used up what there is.
+    /// All addresses together have used up the node's rate. The duration is the time until the next token.
     OfAll(Duration),
 }
 
@@ -58,7 +58,7 @@ impl From<TooFast> for OpenSessionError {
     }
 }
 
-/// See the module.
+/// Token buckets of session openings: the node's, and those of the addresses.
 #[derive(Debug)]
 pub struct Openings {
     bounds: OpeningBounds,
@@ -73,7 +73,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// Adds the tokens of the time since then.
+    /// Adds the tokens for the time since the last call.
     fn fill(&mut self, now: Instant, per_second: f64, burst: f64) {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.tokens = (self.tokens + passed * per_second).min(burst);
@@ -86,7 +86,7 @@ impl Bucket {
 }
 
 impl Openings {
-    /// With all buckets full.
+    /// Returns a rate limit with full buckets.
     pub fn new(bounds: OpeningBounds, now: Instant) -> Self {
         Self {
             bounds,
@@ -107,7 +107,7 @@ impl Openings {
         let host = host(address);
         if !self.addresses.contains_key(host) {
             if self.addresses.len() >= MAX_ADDRESSES {
-                self.forget_those_at_rest(now, own_rate, own_burst);
+                self.forget_idle_addresses(now, own_rate, own_burst);
             }
             if self.addresses.len() < MAX_ADDRESSES {
                 let full = Bucket {
@@ -123,7 +123,7 @@ impl Openings {
             if let Some(missing) = own.missing(own_rate) {
                 return Err(TooFast::OfAddress(missing));
             }
-            // Whom all others leave nothing has used up nothing.
+            // An address that finds the node's bucket empty keeps its own token.
             if let Some(missing) = self.all.missing(rate) {
                 return Err(TooFast::OfAll(missing));
             }
@@ -135,7 +135,7 @@ impl Openings {
         Ok(())
     }
 
-    fn forget_those_at_rest(&mut self, now: Instant, rate: f64, burst: f64) {
+    fn forget_idle_addresses(&mut self, now: Instant, rate: f64, burst: f64) {
         self.addresses.retain(|_, bucket| {
             bucket.fill(now, rate, burst);
             bucket.tokens < burst
@@ -143,7 +143,7 @@ impl Openings {
     }
 }
 
-/// An address without its port.
+/// Returns an address without its port.
 fn host(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
@@ -197,6 +197,6 @@ mod tests {
         assert_eq!(openings.addresses.len(), MAX_ADDRESSES);
         let later = now + Duration::from_secs(1);
         assert_eq!(openings.take(later, "another:1"), Ok(()));
-        assert_eq!(openings.addresses.len(), 1, "the others are at rest");
+        assert_eq!(openings.addresses.len(), 1, "the other addresses are idle");
     }
 }

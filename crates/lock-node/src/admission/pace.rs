@@ -1,9 +1,9 @@
-//! Limit of the proposals in flight, such that none waits for long: it follows the measured durations. It is a pure rule, and the caller
+//! Limit of the proposals in flight. It follows the measured durations, so that no proposal waits for long. The rule is pure: the caller
 //! passes the time.
 //!
-//! The measure is the *shortest* duration of a proposal in a window, as in CoDel: a burst makes some of them wait, a standing queue makes
-//! all of them wait. If it is too long, Little's law gives the limit for the rate at which proposals were applied in the window. If it is
-//! short, the limit grows.
+//! The measure is the *shortest* duration of a proposal in a window, as in CoDel. A burst makes some proposals wait; a standing queue makes
+//! all of them wait. If the shortest duration is too long, Little's law gives the limit for the rate at which proposals were applied in the
+//! window. If it is short, the limit grows.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::time::Instant;
 /// Length of a window: several round trips, and a fraction of a client's timeout.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// Divisor of the limit that gives its growth in each window without a queue: from the least to the most in some two seconds.
+/// The limit grows by the quotient of itself and this divisor in each window without a queue: from minimum to maximum in about two seconds.
 const GROWTH: usize = 4;
 
-/// See the module.
+/// Adaptive limit of the proposals in flight.
 #[derive(Debug)]
 pub struct Pace {
     target: Duration,
@@ -29,12 +29,12 @@ pub struct Pace {
 struct Window {
     since: Instant,
     shortest: Duration,
-    carried_out: u32,
+    applied: u32,
 }
 
 impl Pace {
-    /// A pace that wants proposals to take no longer than `target`. It lets between `least` and `most` be on their way, and
-    /// begins with `most`: nothing is known against it.
+    /// Returns a limit between `least` and `most` that aims at proposals which take no longer than `target`. It starts at `most`, because no
+    /// measurement speaks against it yet.
     pub fn new(target: Duration, least: usize, most: usize) -> Self {
         Self {
             target,
@@ -45,29 +45,29 @@ impl Pace {
         }
     }
 
-    /// Returns the maximum number in flight.
+    /// Returns the maximum number of proposals in flight.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
     /// Records that a proposal was applied, and its duration.
-    pub fn carried_out(&mut self, now: Instant, took: Duration) {
+    pub fn record_applied(&mut self, now: Instant, took: Duration) {
         let window = self.window.get_or_insert(Window {
             since: now,
             shortest: took,
-            carried_out: 0,
+            applied: 0,
         });
-        window.carried_out = window.carried_out.saturating_add(1);
+        window.applied = window.applied.saturating_add(1);
         window.shortest = window.shortest.min(took);
         let lasted = now.saturating_duration_since(window.since);
         if lasted >= WINDOW {
-            let (shortest, carried_out) = (window.shortest, window.carried_out);
+            let (shortest, applied) = (window.shortest, window.applied);
             self.window = None;
-            self.learn(shortest, f64::from(carried_out) / lasted.as_secs_f64());
+            self.adjust(shortest, f64::from(applied) / lasted.as_secs_f64());
         }
     }
 
-    fn learn(&mut self, shortest: Duration, per_second: f64) {
+    fn adjust(&mut self, shortest: Duration, per_second: f64) {
         if shortest > self.target {
             let in_time = (per_second * self.target.as_secs_f64()) as usize;
             self.limit = in_time.clamp(self.least, self.limit);
@@ -92,7 +92,7 @@ mod tests {
         while *now < end {
             *now += step;
             let waits = Duration::from_secs_f64(pace.limit() as f64 / per_second);
-            pace.carried_out(*now, waits);
+            pace.record_applied(*now, waits);
         }
     }
 
@@ -116,8 +116,8 @@ mod tests {
         assert_eq!(pace.limit(), LEAST);
         for _ in 0..50 {
             now += WINDOW;
-            pace.carried_out(now, Duration::from_millis(1));
-            pace.carried_out(now + WINDOW, Duration::from_millis(1));
+            pace.record_applied(now, Duration::from_millis(1));
+            pace.record_applied(now + WINDOW, Duration::from_millis(1));
             now += WINDOW;
         }
         assert_eq!(pace.limit(), MOST);
@@ -130,7 +130,7 @@ mod tests {
             now += Duration::from_millis(1);
             // One in twenty waits for long.
             let took = if round.is_multiple_of(20) { 5 } else { 900 };
-            pace.carried_out(now, Duration::from_millis(took));
+            pace.record_applied(now, Duration::from_millis(took));
         }
         assert_eq!(pace.limit(), MOST);
     }

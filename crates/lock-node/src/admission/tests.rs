@@ -33,7 +33,7 @@ async fn new_work_cannot_take_the_permits_of_work_that_keeps() {
     let places: Vec<AdmissionPermit> = (0..2).map(|_| admission.place(&new(0)).unwrap()).collect();
     assert_eq!(admission.place(&new(0)).unwrap_err(), Busy { outstanding: 2 });
     assert!(!admission.has_room(Work::New));
-    let kept: Vec<AdmissionPermit> = (0..2 * KEPT_PLACES)
+    let kept: Vec<AdmissionPermit> = (0..2 * MAINTENANCE_PERMITS_PER_NEW)
         .map(|_| admission.place(&keep()).unwrap())
         .collect();
     assert!(admission.place(&keep()).is_err(), "nothing is without bounds");
@@ -44,7 +44,7 @@ async fn new_work_cannot_take_the_permits_of_work_that_keeps() {
     let counts = admission.counts();
     assert_eq!(
         (counts.new, counts.kept, counts.refused),
-        (2, 2 * KEPT_PLACES, [1, 1])
+        (2, 2 * MAINTENANCE_PERMITS_PER_NEW, [1, 1])
     );
     drop((places, own));
     assert!(admission.has_room(Work::New));
@@ -97,13 +97,13 @@ async fn a_slow_cluster_takes_less_in() {
     for _ in 0..200 {
         let place = admission.place(&new(0)).unwrap();
         tokio::time::advance(Duration::from_millis(300)).await;
-        place.carried_out();
+        place.record_applied();
     }
     assert_eq!(admission.counts().limit, LEAST_OUTSTANDING);
     for _ in 0..2_000 {
         let place = admission.place(&new(0)).unwrap();
         tokio::time::advance(Duration::from_millis(10)).await;
-        place.carried_out();
+        place.record_applied();
     }
     assert_eq!(admission.counts().limit, most);
 }
@@ -129,7 +129,7 @@ async fn bounds_that_are_changed_hold_from_then_on() {
     let _second = admission.place(&new(0)).unwrap();
     let _third = admission.place(&new(0)).unwrap();
     assert!(admission.place(&new(0)).is_err());
-    // Fewer than there are: nobody loses a place, and nobody gets one.
+    // The limit is below the permits in use: holders keep theirs, and no permit is handed out.
     admission.reconfigure(bounds(2));
     assert_eq!(admission.counts().new, 3);
     assert!(!admission.has_room(Work::New));

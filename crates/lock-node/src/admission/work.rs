@@ -1,19 +1,19 @@
-//! Kinds of work: work that has to go on under any load, and work that can be rejected. The command alone decides, before anything is known
-//! of its outcome.
+//! Kinds of work: work that has to go on under any load, and work that can be rejected. The command alone decides the kind, before its
+//! outcome is known.
 
 use znode_store::{Command, Identity, LockCommand, MirrorStep, Op, Request, Step};
 
-/// Size of a command without its data, in bytes: its names, its envelope, and its record in the tables.
+/// Estimated size of a command without its data, in bytes: its names, its envelope, and its record in the tables.
 const COMMAND_BYTES: usize = 512;
 
-/// Kinds of work. Each of the first two has places of its own, so that neither can take the other's.
+/// Kind of work of a proposal. Each of the first two kinds has permits of its own, so that neither can use up the other's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Work {
-    /// Releases something, or keeps what exists. It reduces the load, and other clients may wait for it.
+    /// Work that releases something, or keeps what exists. It reduces the load, and other clients may wait for it.
     Keep,
-    /// Wants something new. A rejected client has lost nothing and can try again.
+    /// Work that requests something new. A rejected client has lost nothing and can retry.
     New,
-    /// The cluster's own work: bounded by its tasks, and never rejected.
+    /// The cluster's own work. The number of its tasks bounds it, and it is never rejected.
     Own,
 }
 
@@ -29,7 +29,7 @@ impl Work {
         }
         match &request.command {
             Command::OpenSession { .. } => Self::New,
-            // A client that reconnects keeps what it had.
+            // A client that reconnects keeps its session.
             Command::CloseSession { .. } | Command::Reconnect { .. } => Self::Keep,
             Command::ExpireSessions { .. }
             | Command::RecordSilence { .. }
@@ -40,9 +40,9 @@ impl Work {
             Command::Multi(ops) => Self::of_ops(ops),
             Command::InTurn { step, .. } => Self::of_step(step),
             Command::Lock(command) => Self::of_lock(command),
-            // An operator who shuts somebody out must not have to wait for that one's flood to end.
+            // An operator who revokes a client's access must not have to wait for the end of that client's flood.
             Command::Access(_) => Self::Keep,
-            // A client that writes a tree can wait, and sends the same again.
+            // A client that writes a mirrored tree can wait and resend it.
             Command::Mirror(_) => Self::New,
         }
     }
@@ -65,9 +65,9 @@ impl Work {
 
     fn of_op(op: &Op) -> Self {
         match op {
-            // So clients of ZooKeeper give their locks back. A check beside it changes nothing.
+            // ZooKeeper clients release their locks by a delete. A check in the same transaction changes nothing.
             Op::Delete { .. } | Op::Check { .. } | Op::Held { .. } => Self::Keep,
-            // It may have to look at very many.
+            // It may have to visit very many znodes.
             Op::DeleteRecursive { .. } => Self::New,
             Op::Create { .. } | Op::Set { .. } | Op::SetAcl { .. } => Self::New,
         }
@@ -81,7 +81,7 @@ impl Work {
             | LockCommand::WithdrawMany { .. }
             | LockCommand::Downgrade { .. }
             | LockCommand::AnswerRevoke { .. } => Self::Keep,
-            // What operators do about a lock that is in trouble.
+            // The commands with which operators repair a lock.
             LockCommand::Break { .. } | LockCommand::Configure { .. } => Self::Keep,
             LockCommand::Acquire { .. }
             | LockCommand::AcquireMany { .. }
@@ -92,7 +92,7 @@ impl Work {
     }
 }
 
-/// About how many bytes a request takes while it is on its way.
+/// Returns the estimated size of a request in flight, in bytes.
 pub fn weight(request: &Request) -> usize {
     match &request.command {
         Command::Write(op) => weight_of_op(op),
@@ -115,7 +115,7 @@ fn weight_of_mirror_step(step: &MirrorStep) -> usize {
     COMMAND_BYTES + data
 }
 
-/// Likewise of a step.
+/// Returns the estimated size of a step of a connected client in flight, in bytes.
 pub fn weight_of_step(step: &Step) -> usize {
     match step {
         Step::Write(op) => weight_of_op(op),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn giving_back_is_kept_up_and_asking_is_new() {
+    fn releases_are_maintenance_and_acquires_are_new_work() {
         let session = SessionId(1);
         for (command, work) in [
             (Command::CloseSession { session }, Work::Keep),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn data_weighs_what_it_has() {
+    fn weight_includes_the_data_of_each_operation() {
         let request = Request::anonymous(Command::Multi(vec![set(1000), set(5)]));
         assert_eq!(weight(&request), 1005 + 2 * COMMAND_BYTES);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use raft_node::InvalidSetting;
 
-/// Maximum number of prefixes: each has some fifty series of its own at every node.
+/// Maximum number of prefixes. Each adds about fifty time series at every node.
 pub const MAX_LOCK_PREFIXES: usize = 16;
 
 /// Settings of metrics and of the log of slow requests.
@@ -20,7 +20,7 @@ impl Default for MetricsConfig {
     fn default() -> Self {
         Self {
             lock_prefixes: Vec::new(),
-            // Several times what a commit may take while admission is content with it.
+            // Several times the target duration of admission control.
             slow: Some(Duration::from_secs(1)),
         }
     }

@@ -1,4 +1,4 @@
-//! Metrics of a node; docs/reference/metrics.md has every name. State is read at each scrape; events are counted where they happen, in
+//! Metrics of a node; docs/reference/metrics.md has every name. The state is read at each scrape. Events are counted where they happen, in
 //! [counters](instruments::counters) without locks. Front ends serve the metrics, and write their own with the same [`text_format`].
 
 mod clock;
@@ -20,7 +20,7 @@ use self::text_format::{Instruments, Sheet};
 use crate::node::Node;
 
 impl Node {
-    /// Adds what this node can tell to `registry`. All names begin with `lockgate_`.
+    /// Adds the metrics of this node to `registry`. All names begin with `lockgate_`.
     pub fn register_metrics(&self, registry: &mut Registry) {
         text_format::register(registry, NodeMetrics { node: self.clone() });
     }

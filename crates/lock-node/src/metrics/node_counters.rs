@@ -1,4 +1,4 @@
-//! Counters of a node besides those of locks: proposals, applied entries, sessions.
+//! Counters of a node besides those of locks: proposals, applied entries, snapshots.
 
 use std::fmt;
 
@@ -14,15 +14,15 @@ use raft_node::counters::RaftCounters;
 /// End of a proposal for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It was applied.
+    /// The proposal was applied.
     Done,
-    /// The state refused it.
+    /// The state refused the command.
     Refused,
-    /// Nothing was done.
+    /// The proposal was certainly not applied.
     Unavailable,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
-    /// Nobody waited any more.
+    /// The caller cancelled the proposal.
     Cancelled,
 }
 
@@ -35,7 +35,7 @@ impl Ended {
         Self::Cancelled,
     ];
 
-    /// In a word.
+    /// Returns the label of this end in metrics, logs and traces.
     pub fn word(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -47,14 +47,14 @@ impl Ended {
     }
 }
 
-/// See the module. One for each node, shared by all its tasks.
+/// Counters of one node, shared by all its tasks.
 #[derive(Debug)]
 pub struct NodeCounters {
-    /// Commands that were applied here.
+    /// Commands that this node applied.
     pub applied: Counter,
-    /// Duration of applying an entry.
+    /// Durations of applying an entry.
     pub applying: Histogram,
-    /// The longest of them lately.
+    /// Longest recent duration of applying an entry.
     pub applied_longest: Longest,
     /// Longest recent time for which a reader kept the state locked.
     pub read_longest: Longest,
@@ -74,7 +74,7 @@ impl Default for NodeCounters {
 }
 
 impl NodeCounters {
-    /// Nothing is counted yet.
+    /// Returns counters that are all 0.
     pub fn new(config: &MetricsConfig) -> Self {
         let latency = || Histogram::new(&Classes::LATENCY);
         Self {
@@ -91,48 +91,48 @@ impl NodeCounters {
         }
     }
 
-    /// A proposal of this node's is over.
+    /// Counts the end of a proposal of this node. `times` are the durations of its steps, if it was applied.
     pub fn ended(&self, how: Ended, times: Option<&Times>) {
         self.ended[how as usize].up();
         if let Some(times) = times {
             self.queued.took(times.queued());
             self.committed.took(times.committing());
             self.replied.took(times.replying());
-            self.all.took(times.in_all());
+            self.all.took(times.total());
         }
     }
 
-    /// Writes all counters, those of the replication among them.
+    /// Writes all counters, including those of the replication.
     pub fn write(&self, sheet: &mut Sheet<'_>, raft: &RaftCounters) -> fmt::Result {
-        let help = "How often this node stood for election";
+        let help = "Elections in which this node was a candidate";
         sheet.counter("raft_elections", help, raft.elections.get())?;
-        let help = "How often this node learnt of another leader";
+        let help = "Changes of the leader that this node observed";
         sheet.counter("raft_leader_changes", help, raft.leader_changes.get())?;
-        let help = "Commands in one entry of the log, of those that this node proposed as the leader";
+        let help = "Commands per log entry that this node proposed as the leader";
         sheet.histogram("raft_entry_commands", help, &raft.entry_commands.measured())?;
-        let help = "Bytes of all these entries";
+        let help = "Bytes of all log entries that this node proposed as the leader";
         sheet.counter("raft_proposed_bytes", help, raft.proposed_bytes.get())?;
-        let help = "Commands that were applied here";
+        let help = "Commands that this node applied";
         sheet.counter("raft_applied_commands", help, self.applied.get())?;
-        let help = "How long it takes to apply an entry";
+        let help = "Duration of applying a log entry";
         sheet.histogram("raft_apply_duration_seconds", help, &self.applying.measured())?;
-        let help = "Longest time in the last one to two minutes that one read of the state, or the commands of one entry, took: \
-                    the node does nothing else meanwhile";
+        let help = "Longest duration of one read of the state, or of applying one log entry, in the last one to two minutes; \
+                    the node applies nothing else meanwhile";
         let longest = [("read", &self.read_longest), ("apply", &self.applied_longest)];
         let longest =
             longest.map(|(word, longest)| ([("by", word)], longest.get(Instant::now()).as_secs_f64()));
         sheet.gauges("longest_hold_seconds", help, longest)?;
-        let help = "Snapshots that this node has made, or could not make";
+        let help = "Snapshots that this node has made or failed to make";
         let made = [("made", &raft.snapshots.made), ("failed", &raft.snapshots.failed)];
         let made = made.map(|(word, counter)| ([("outcome", word)], counter.get()));
         sheet.counters("snapshots", help, made)?;
 
-        let help = "Requests to change something that this node took in and that are over, by how they ended";
+        let help = "Proposals of this node that have ended, by outcome";
         let ended = Ended::ALL.map(|how| ([("outcome", how.word())], self.ended[how as usize].get()));
         sheet.counters("proposals_ended", help, ended)?;
-        let help = "Duration of proposals that were applied or refused by the state, until their caller had the answer";
+        let help = "Duration of proposals that were applied, including those that the state refused, until their caller had the answer";
         sheet.histogram("proposal_duration_seconds", help, &self.all.measured())?;
-        let help = "Stages of that duration: until it was sent to the leader, until it was committed, until its caller ran";
+        let help = "Duration of the stages of a proposal: until it was sent to the leader, until it was committed, until its caller had the answer";
         let stages = [
             ("queue", &self.queued),
             ("commit", &self.committed),

@@ -11,7 +11,7 @@ use raft_node::status::{ClusterStatus, Role};
 pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Result {
     let help = "Whether this node can serve (1) or not (0)";
     sheet.gauge("ready", help, u64::from(status.ready))?;
-    let help = "This node's part: 1 at the one that it has";
+    let help = "Role of this node: 1 for the current one";
     let roles = [
         (Role::Leader, "leader"),
         (Role::Follower, "follower"),
@@ -30,9 +30,9 @@ pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) 
     let help = "The last log entry that this node's newest snapshot covers";
     sheet.gauge("raft_snapshot_index", help, status.snapshot_index)?;
     members(sheet, node, status)?;
-    let help = "How many alarms there are in the cluster";
+    let help = "Active alarms in the cluster";
     sheet.gauge("alarms", help, status.alarms.len())?;
-    let help = "An alarm: its kind, and the node that it is about, none if it is about the cluster";
+    let help = "Active alarm, by its kind and the node that it concerns; the node is empty if the alarm concerns the cluster";
     let alarms: Vec<(&str, String)> = status
         .alarms
         .iter()
@@ -52,21 +52,21 @@ pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) 
 
 /// Writes the leader's view of the members. Only the leader does, so that there is one answer.
 fn members(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Result {
-    let help = "How many members this node knows of, itself among them";
+    let help = "Members that this node knows, including itself";
     sheet.gauge("members", help, status.members.len())?;
     let Some(silences) = node.raft().silences() else {
         return Ok(());
     };
     let names: Vec<(NodeId, String)> = silences.keys().map(|id| (*id, id.to_string())).collect();
     let patience = node.config().raft.timing.election_max;
-    let help = "At the leader: whether another member answers it (1) or has not for the longest election timeout (0)";
+    let help = "At the leader: whether another member has answered within the longest election timeout (1) or not (0)";
     let up = names.iter().map(|(id, name)| {
         let silence = silences.get(id).copied().flatten();
         let answers = silence.is_some_and(|silence| silence <= patience);
         ([("node", name.as_str())], u64::from(answers))
     });
     sheet.gauges("raft_member_up", help, up)?;
-    let help = "At the leader: how many entries another member's log is behind its own";
+    let help = "At the leader: entries by which the log of another member is behind its own";
     let lags = names.iter().filter_map(|(id, name)| {
         let member = status.members.iter().find(|member| member.node_id == *id)?;
         Some(([("node", name.as_str())], member.lag?))
@@ -79,7 +79,7 @@ fn certificate(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
     let Some(since_epoch) = expiry.and_then(|at| at.duration_since(UNIX_EPOCH).ok()) else {
         return Ok(());
     };
-    let help = "When the certificate that this node shows to its peers expires, in seconds since 1970";
+    let help = "Expiry of the certificate that this node presents to its peers, in seconds since 1970";
     sheet.gauge(
         "peer_certificate_expiry_timestamp_seconds",
         help,

@@ -1,5 +1,5 @@
-//! Metrics of the state: znodes, sessions, locks and watches, each with its limit; and of the work in flight. Every node has all of the
-//! state, so these are equal everywhere and must not be summed.
+//! Metrics of the state and of the work in flight. The state has znodes, sessions, locks and watches, each with its limit. Every node has the whole
+//! state, so its metrics are equal on all nodes and must not be summed.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::node::Node;
 use instruments::text_format::Sheet;
 use raft_node::status::ClusterStatus;
 
-/// Number of locks that are counted before the state is unlocked for a moment: nothing is applied meanwhile.
+/// Number of locks that are counted before the state is unlocked for a moment, because no command is applied meanwhile.
 const LOCKS_AT_ONCE: usize = 2_048;
 
 pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Result {
@@ -23,25 +23,21 @@ pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) 
             store.is_secured(),
         )
     });
-    sheet.gauge("znodes", "Znodes that there are, the root among them", znodes)?;
-    let help = "The last position that was applied here";
+    sheet.gauge("znodes", "Znodes, including the root", znodes)?;
+    let help = "Last position of the state that this node applied";
     sheet.gauge("applied_zxid", help, status.applied_zxid)?;
-    sheet.gauge("sessions", "Sessions that live", sessions)?;
-    let help = "How many sessions there may be";
+    sheet.gauge("sessions", "Live sessions", sessions)?;
+    let help = "Limit on the number of sessions";
     sheet.gauge("sessions_limit", help, limits.sessions)?;
-    let help = "Whether the cluster is secured (1), or everybody may do everything (0)";
+    let help = "Whether the cluster is secured (1) or open to all callers (0)";
     sheet.gauge("secured", help, u64::from(is_secured))?;
-    sheet.gauge("locks", "Locks that are held or waited for", locks.locks)?;
-    sheet.gauge("lock_holders", "How many hold a lock", locks.holders)?;
-    sheet.gauge("lock_waiters", "How many wait for a lock", locks.waiters)?;
+    sheet.gauge("locks", "Locks with holders or waiters", locks.locks)?;
+    sheet.gauge("lock_holders", "Holders of locks", locks.holders)?;
+    sheet.gauge("lock_waiters", "Waiters for locks", locks.waiters)?;
     below_prefixes(sheet, node)?;
     let watches = node.watch_counts();
-    sheet.gauge(
-        "watches",
-        "Watches that clients of this node have",
-        watches.watches,
-    )?;
-    let help = "How many watches they may have";
+    sheet.gauge("watches", "Watches of the clients of this node", watches.watches)?;
+    let help = "Limit on the number of watches of this node";
     sheet.gauge("watches_limit", help, node.config().watches.limits.per_node)?;
     session_events(sheet, node)?;
     admission(sheet, node)
@@ -58,15 +54,15 @@ fn below_prefixes(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
         let counted = counted.iter();
         counted.map(move |(prefix, counts)| ([("prefix", *prefix)], of(counts)))
     };
-    let help = "Locks below a configured prefix that are held or waited for";
+    let help = "Locks below a configured prefix with holders or waiters";
     sheet.gauges("lock_prefix_locks", help, each(|counts| counts.locks))?;
-    let help = "How many hold a lock below a configured prefix";
+    let help = "Holders of locks below a configured prefix";
     sheet.gauges("lock_prefix_holders", help, each(|counts| counts.holders))?;
-    let help = "How many wait for a lock below a configured prefix";
+    let help = "Waiters for locks below a configured prefix";
     sheet.gauges("lock_prefix_waiters", help, each(|counts| counts.waiters))
 }
 
-/// Counts in portions, with other work in between, so the sum may be of no single moment.
+/// Counts the locks below a prefix. It unlocks the state between portions, so the sum may not be the count at any single moment.
 fn count_below(node: &Node, prefix: &str) -> LockCounts {
     let mut sum = LockCounts::default();
     let mut after = None;
@@ -87,31 +83,35 @@ fn count_below(node: &Node, prefix: &str) -> LockCounts {
 
 fn session_events(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
     let counts = node.session_event_counts();
-    let help = "Streams of sessions' events that are open at this node";
+    let help = "Open streams of session events at this node";
     sheet.gauge("event_streams", help, counts.streams)?;
-    let help = "Session events that are stored for streams that resume";
+    let help = "Session events stored for streams that resume";
     sheet.gauge("event_backlog", help, counts.kept)?;
-    let help = "What these take, in bytes";
+    let help = "Size of the stored session events, in bytes";
     sheet.gauge("event_backlog_bytes", help, counts.kept_bytes)?;
     sheet.counter("events_told", "Session events that were delivered", counts.told)?;
     let help =
-        "How often a stream began with the present state because what it asked for was not known any more";
+        "Streams that began with the current state because the requested events were not stored any more";
     sheet.counter("event_resets", help, counts.resets)
 }
 
 fn admission(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
     let counts = node.admission_counts();
-    let help = "Proposals in flight: those that want something new, and those that keep or release something";
+    let help = "Proposals in flight: new work, and work that keeps or releases something";
     let outstanding = [("new", counts.new), ("keep", counts.kept)];
     sheet.gauges(
         "proposals",
         help,
         outstanding.map(|(work, count)| ([("work", work)], count)),
     )?;
-    sheet.gauge("proposals_bytes", "What these have, in bytes", counts.bytes)?;
-    let help = "How many new ones there may be: fewer while they take too long";
+    sheet.gauge(
+        "proposals_bytes",
+        "Size of the proposals in flight, in bytes",
+        counts.bytes,
+    )?;
+    let help = "Current limit of new proposals in flight, which is lower while proposals take too long";
     sheet.gauge("proposals_limit", help, counts.limit)?;
-    let help = "Requests that were refused because there were as many as there may be";
+    let help = "Requests rejected because the limit of proposals in flight was reached";
     let [new, keep] = counts.refused;
     let refused = [("new", new), ("keep", keep)];
     sheet.counters(
@@ -119,6 +119,6 @@ fn admission(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
         help,
         refused.map(|(work, count)| ([("work", work)], count)),
     )?;
-    let help = "Sessions that were not opened because too many were";
+    let help = "Session openings rejected by the rate limit";
     sheet.counter("session_openings_refused", help, counts.openings_refused)
 }

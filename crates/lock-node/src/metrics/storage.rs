@@ -14,18 +14,19 @@ pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) 
         let help = "Bytes free in the file system of the data directory";
         sheet.gauge("disk_free_bytes", help, free)?;
     }
-    let help = "With fewer bytes free the disk counts as nearly full";
+    let help = "Free bytes below which the disk counts as nearly full";
     sheet.gauge("disk_low_water_bytes", help, report.low_water_bytes)?;
     let help = "Whether this node's disk is nearly full (1) or not (0)";
     sheet.gauge("disk_low", help, u64::from(report.low))?;
     let help = "Whether this node's log has no room for entries (1) or has (0)";
     sheet.gauge("log_full", help, u64::from(report.log_full))?;
-    let help = "Whether the cluster takes only what makes the state smaller (1) or everything (0)";
+    let help =
+        "Whether the cluster accepts only requests that make the state smaller (1) or all requests (0)";
     sheet.gauge("read_only", help, u64::from(status.read_only))?;
     log(sheet, node, status)?;
     snapshot(sheet, status)?;
     if let Some(made_at_ms) = node.last_backup_ms() {
-        let help = "Of which time the newest backup is that was drawn from this node since it started, in seconds since 1970";
+        let help = "Time of the newest backup that was downloaded from this node since it started, in seconds since 1970";
         sheet.gauge("backup_last_timestamp_seconds", help, made_at_ms as f64 / 1e3)?;
     }
     Ok(())
@@ -35,13 +36,13 @@ fn log(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Resul
     let wal = node.raft().wal();
     let segments = wal.segments();
     sheet.gauge("log_segments", "Files of the log", segments)?;
-    let help = "What these take on the disk";
+    let help = "Size of the log files on the disk, in bytes";
     sheet.gauge("log_file_bytes", help, segments * wal.segment_bytes())?;
-    let help = "What the entries have that are in the log";
+    let help = "Size of the entries in the log, in bytes";
     sheet.gauge("log_bytes", help, status.log_bytes)?;
-    let help = "The oldest entry that is in the log";
+    let help = "Index of the oldest entry in the log";
     sheet.gauge("log_first_index", help, status.log_first_index)?;
-    let help = "For how long the write to the log that is under way has lasted, in seconds";
+    let help = "Duration so far of the current write to the log, in seconds";
     let working = wal.fsync_stats().current_write_time().as_secs_f64();
     sheet.gauge("log_write_under_way_seconds", help, working)?;
     let times = wal.fsync_stats().times();
@@ -52,7 +53,7 @@ fn log(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Resul
     };
     sheet.histogram(
         "log_sync_duration_seconds",
-        "How long syncs of the log take",
+        "Duration of syncs of the log",
         &measured,
     )
 }
@@ -61,14 +62,13 @@ fn snapshot(sheet: &mut Sheet<'_>, status: &ClusterStatus) -> fmt::Result {
     let help = "Size of the newest snapshot on the disk; 0 if there is none";
     sheet.gauge("snapshot_bytes", help, status.snapshot_bytes)?;
     if let Some(age_ms) = status.snapshot_age_ms {
-        let help =
-            "How long ago the newest snapshot was begun. There is a new one only when enough was changed";
+        let help = "Age of the newest snapshot, in seconds. A new one is made only after enough changes";
         sheet.gauge("snapshot_age_seconds", help, age_ms as f64 / 1e3)?;
     }
-    let help = "How many entries the state has in it that the newest snapshot has not";
+    let help = "Applied entries that the newest snapshot does not cover";
     let behind = status.applied_index.saturating_sub(status.snapshot_index);
     sheet.gauge("snapshot_behind_entries", help, behind)?;
-    let help = "Whether the last try to make a snapshot has failed (1) or not (0)";
+    let help = "Whether the last attempt to make a snapshot failed (1) or not (0)";
     sheet.gauge(
         "snapshot_failing",
         help,

@@ -1,4 +1,4 @@
-//! Handle of a running node for front ends: proposals, sessions, reads, and waits. The modules below have its start, condition and end.
+//! Handle of a running node for front ends: proposals, sessions, reads, and waits. The modules below contain its start, its condition and its stop.
 
 mod backup;
 mod cluster_events;
@@ -50,13 +50,13 @@ mod test_control;
 #[cfg(feature = "failpoints")]
 pub use self::test_control::StatePosition;
 
-/// Maximum number of attempts to draw a free session id. More mean that the random numbers are bad.
+/// Maximum number of attempts to find a free session id. If all fail, the random numbers are bad.
 const MAX_SESSION_DRAWS: usize = 8;
 
-/// Maximum number of checks of a session whose end is proposed: one commit decides, and each check takes as long.
-const MAX_LOOKS_AT_FATE: usize = 3;
+/// Maximum number of checks of a session whose end is proposed. One commit decides it, and each check takes as long as a commit.
+const MAX_FATE_CHECKS: usize = 3;
 
-/// A running node. Cheap to clone; the node runs until [`Node::stop`].
+/// Handle of a running node. It is cheap to clone; the node runs until [`Node::stop`].
 #[derive(Clone)]
 pub struct Node {
     inner: Arc<Inner>,
@@ -71,36 +71,36 @@ struct Inner {
     admission: Arc<Admission>,
     /// Step that a stopping node waits for.
     stops_at: Mutex<Option<&'static str>>,
-    /// Places for backups that are being made.
+    /// Permits for backups that are being made.
     backups: Arc<Semaphore>,
-    /// Present settings that can change at run time.
+    /// Current settings that can change at run time.
     runtime_config: Arc<SharedRuntimeConfig>,
-    /// Of which time the newest is that was drawn from this node, in milliseconds since 1970; 0: none was.
+    /// Time of the newest backup that was downloaded from this node, in milliseconds since 1970; 0 if none was.
     last_backup_ms: AtomicU64,
     history: Option<Arc<History>>,
     /// Log of the cluster's events.
     cluster_events: ClusterEventLog,
 }
 
-/// An open session, as its client gets to know it.
+/// Session that was opened, as its client learns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenedSession {
-    /// Its id.
+    /// Session id.
     pub session: SessionId,
-    /// Its timeout after the server's bounds.
+    /// Timeout of the session, within the server's bounds.
     pub timeout: Duration,
 }
 
 #[cfg(test)]
 impl Node {
-    /// For tests that change the state.
+    /// Returns the replica, for tests that change the state.
     pub(crate) fn replica(&self) -> &Replica {
         &self.inner.replica
     }
 }
 
 impl Node {
-    /// This node's id.
+    /// Returns the id of this node.
     pub fn id(&self) -> NodeId {
         self.inner.raft.id()
     }
@@ -110,7 +110,7 @@ impl Node {
         &self.inner.config
     }
 
-    /// Proposes `request` to the cluster, and waits until this node has applied it: a read here afterwards shows it.
+    /// Proposes `request` to the cluster, and waits until this node has applied it. A later read on this node shows its effect.
     pub async fn propose(&self, request: Request) -> Result<Applied, ProposeError> {
         let closed = match &request.command {
             Command::CloseSession { session } => Some(*session),
@@ -124,42 +124,42 @@ impl Node {
     }
 
     /// Waits until the ephemeral znodes of a session that has ended are gone. The end of a large session takes several entries. Without a
-    /// leader this gives up after the time of a proposal: the session has ended all the same, and the next leader goes on.
+    /// leader the wait ends after the timeout of a proposal: the session has ended all the same, and the next leader continues.
     async fn wait_for_session_end(&self, session: SessionId) {
         let replica = &self.inner.replica;
         let gone = replica.wait_until(|store| !store.is_ending(session));
         let _ = tokio::time::timeout(self.inner.config.raft.propose_timeout, gone).await;
     }
 
-    /// Proposes a request without waiting: it is queued behind all earlier ones when this returns. If the leader changes they may be
+    /// Proposes a request without waiting for its outcome. On return it is queued behind all earlier ones. After a change of leaders they may be
     /// applied in another order; a caller that cannot accept that uses turns ([`Command::InTurn`]).
     ///
-    /// It is rejected at once while this node is overloaded.
+    /// Rejects the request at once while this node is overloaded.
     pub fn submit(&self, request: Request) -> Result<Proposal, ProposeError> {
         self.inner.raft.accepting()?;
-        let place = self.inner.admission.place(&request).map_err(Unavailable::from)?;
-        Proposal::submit(self, request, place)
+        let permit = self.inner.admission.place(&request).map_err(Unavailable::from)?;
+        Proposal::submit(self, request, permit)
     }
 
-    /// The same with a place that was taken before: by [`Node::permit_for_step`].
-    pub fn submit_in(&self, request: Request, place: AdmissionPermit) -> Result<Proposal, ProposeError> {
+    /// Proposes a request like [`Node::submit`], with a permit that the caller has from [`Node::permit_for_step`].
+    pub fn submit_in(&self, request: Request, permit: AdmissionPermit) -> Result<Proposal, ProposeError> {
         self.inner.raft.accepting()?;
-        Proposal::submit(self, request, place)
+        Proposal::submit(self, request, permit)
     }
 
-    /// Returns a permit for a request of a connected client. Without one the caller should not read from the client until there is
-    /// [`Node::room`].
+    /// Returns a permit for a step of a connected client. If there is none, the caller should stop reading from the client until [`Node::room`]
+    /// returns.
     pub fn permit_for_step(&self, step: &Step) -> Result<AdmissionPermit, Busy> {
         self.inner.admission.permit_for_step(step)
     }
 
-    /// Waits until such work may find a place.
+    /// Waits until a permit for such work may be free.
     pub async fn room(&self, work: Work) {
         self.inner.admission.room(work).await;
     }
 
-    /// Rejects new work that was not read yet, if there is no permit for it, or if it could not complete in time because its caller has
-    /// `waited` too long already.
+    /// Rejects new work whose body was not read yet, if there is no permit for it, or if it cannot complete in time because its caller has already
+    /// `waited` too long.
     pub fn admit(&self, waited: Duration) -> Result<(), Unavailable> {
         let admission = &self.inner.admission;
         match admission.is_in_time(waited) && admission.has_room(Work::New) {
@@ -168,13 +168,13 @@ impl Node {
         }
     }
 
-    /// Changes the settings of admission control. What was admitted stays.
+    /// Changes the settings of admission control. Admitted proposals keep their permits.
     pub fn set_admission(&self, config: AdmissionConfig) {
         self.inner.admission.reconfigure(config);
     }
 
-    /// Takes up what of a configuration can be changed while a node runs. What does not go together with what it was started with
-    /// is refused, and then nothing of it holds.
+    /// Applies new values of the settings that can change while a node runs. Rejects all of them if they are not valid together with the settings
+    /// that it was started with.
     pub fn tune(&self, new: RuntimeConfig) -> Result<(), StartError> {
         let inner = &self.inner;
         new.within(&inner.config).validate()?;
@@ -184,7 +184,7 @@ impl Node {
         Ok(())
     }
 
-    /// Returns the load.
+    /// Returns the load of this node.
     pub fn admission_counts(&self) -> AdmissionCounts {
         self.inner.admission.counts()
     }
@@ -195,14 +195,15 @@ impl Node {
         self.inner.raft.commands_of_all() >= LONG_PATHS
     }
 
+    /// Returns the likely reason for which a proposal was not sent.
     fn why_unavailable(&self) -> String {
         match self.inner.raft.leader().leader {
-            Some(leader) => format!("the leader, node {leader}, took no proposal"),
+            Some(leader) => format!("the leader, node {leader}, accepted no proposal"),
             None => "there is no leader".to_owned(),
         }
     }
 
-    /// Opens a session of nobody in particular under a fresh id. `timeout` is moved into the server's bounds.
+    /// Opens a session without identities, with a new random id. A `timeout` outside the server's bounds is replaced by the nearer bound.
     pub async fn open_session(
         &self,
         timeout: Option<Duration>,
@@ -215,7 +216,7 @@ impl Node {
             .await
     }
 
-    /// Opens a session that is the caller's, by what it has proven to be.
+    /// Opens a session that belongs to the identities that the caller has proved.
     pub async fn open_session_of(
         &self,
         caller: Identities,
@@ -250,57 +251,57 @@ impl Node {
                 }
                 Err(Refusal::SessionIdTaken(_)) => {}
                 Err(refusal) => return Err(refusal.into()),
-                Ok(other) => unreachable!("the answer to an opening is an opened session, not {other:?}"),
+                Ok(other) => unreachable!("the reply to OpenSession is SessionOpened, not {other:?}"),
             }
         }
-        Err(Unavailable::new("every session id that was drawn is taken").into())
+        Err(Unavailable::new("every random session id was already in use").into())
     }
 
-    /// Renews a session. `Ok` means that the leader has counted the heartbeat, and that it still led when it did: the session lives for at
-    /// least the returned time from when this was called.
+    /// Renews a session. `Ok` means that the leader has counted the heartbeat, with proof that it still led. So the session lives for at least the
+    /// returned time from this call.
     ///
-    /// A proposed end of the session is not reported: an earlier command of the session may still prevent it.
+    /// A proposed end of the session is not reported, because an earlier command of the session may still prevent it.
     pub async fn heartbeat(&self, session: SessionId) -> Result<Duration, HeartbeatError> {
         self.heartbeat_heard(session, Instant::now()).await
     }
 
-    /// The same for a session that was heard earlier: it lives for at least the returned time from then.
+    /// Renews a session whose client was `heard` earlier. The session lives for at least the returned time from then.
     pub async fn heartbeat_heard(
         &self,
         session: SessionId,
         heard: Instant,
     ) -> Result<Duration, HeartbeatError> {
         self.inner.raft.accepting()?;
-        for _ in 0..MAX_LOOKS_AT_FATE {
+        for _ in 0..MAX_FATE_CHECKS {
             match self.inner.raft.heartbeat(session.0, heard).await? {
                 Touched::Renewed(timeout_ms) => return Ok(Duration::from_millis(u64::from(timeout_ms))),
-                // The leader's table has only live sessions, and knows what is being ended; what has ended, the state knows.
-                // This node's may be behind the leader's, but not for long.
+                // The leader's table contains live sessions only, and marks those whose end is proposed. The state knows the ended ones. This
+                // node's state may be behind the leader's, so it catches up first.
                 Touched::Ended | Touched::Unknown => self.read_barrier().await?,
             }
             match self.read_facts(|store| store.session_fate(session)) {
                 SessionFate::Unknown => return Err(HeartbeatError::NoSession),
                 SessionFate::Ended => return Err(HeartbeatError::SessionEnded),
-                // Its end is on its way, or it was spared meanwhile; or the leader is only just taking over.
+                // The end of the session is in flight, or a command has prevented it meanwhile, or the leader has only just been elected.
                 SessionFate::Live => {}
             }
         }
-        Err(Unavailable::new("it is just being decided whether the session ends").into())
+        Err(Unavailable::new("an end of the session is proposed and not decided yet").into())
     }
 
-    /// The time, in milliseconds since 1970: this machine's wall clock, unless it differs from those of most members. A clock
-    /// that has just jumped goes on by the monotonic clock, for ten minutes at most.
+    /// Returns the time in milliseconds since 1970. It is that of this machine's wall clock, unless the clocks of most members differ from it. After
+    /// a jump of the wall clock the time continues by the monotonic clock, for ten minutes at most.
     pub fn now_ms(&self) -> u64 {
         self.inner.replica.clock.now_ms()
     }
 
-    /// Returns the time since the last sign of life of a session; only the leader knows it.
+    /// Returns the time since the last heartbeat or command of a session. Only the leader knows it.
     pub fn silence(&self, session: SessionId) -> Option<Duration> {
         self.inner.replica.sessions.silence(session, Instant::now())
     }
 
-    /// Reads this node's state: never older than what an earlier call here showed. Keep it short: nothing is
-    /// applied meanwhile.
+    /// Reads this node's state, which is never older than in an earlier call on this node. `look` must be short, because no command is applied
+    /// meanwhile.
     pub fn read<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
         let store = self.inner.replica.look();
         let began = Instant::now();
@@ -310,7 +311,7 @@ impl Node {
         found
     }
 
-    /// Reads a few facts of this node's state: like [`Node::read`], without measuring how long that takes.
+    /// Reads a few values of this node's state, like [`Node::read`], but does not measure the duration.
     pub fn read_facts<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
         look(&self.inner.replica.look())
     }
@@ -324,18 +325,19 @@ impl Node {
             .note(began, Instant::now());
     }
 
-    /// Waits until this node has applied a position that the caller has seen, here or at another node. False: this cluster has not reached
-    /// that position.
+    /// Waits until this node has applied a position that the caller has seen, on this or another node. Returns `false` if this cluster has not
+    /// reached that position.
     pub async fn caught_up_with(&self, seen: Zxid) -> Result<bool, Unavailable> {
-        let has_come = || self.read_facts(|store| store.zxid() >= seen);
-        if !has_come() {
-            // Only what is committed is ever shown.
+        let has_reached = || self.read_facts(|store| store.zxid() >= seen);
+        if !has_reached() {
+            // Nodes show only what is committed, so after a read barrier this node has applied every position that a client can have seen.
             self.read_barrier().await?;
         }
-        Ok(has_come())
+        Ok(has_reached())
     }
 
-    /// Reads, and arms a watch for one notice, with nothing applied in between. The notice is sent if `caller` may read the znode then.
+    /// Reads the state, and arms a watch for one notice, with no command applied in between. The notice is sent only if `caller` may read the znode
+    /// at that time.
     pub fn read_and_watch<T>(
         &self,
         path: &ZPath,
@@ -348,13 +350,13 @@ impl Node {
         Ok((look(&store), watcher))
     }
 
-    /// The watches of a client that stays connected, none at first.
+    /// Returns the watches of a client that stays connected, which are none at first.
     pub fn connect_watcher(&self, caller: Identities) -> WatchConnection {
         WatchConnection::new(self.inner.replica.clone(), caller)
     }
 
-    /// The same for the connection of a session, which was opened, or last reconnected, at `since`. It ends with the session,
-    /// or when that goes on on another connection.
+    /// Returns the watches of the connection of a session that was opened, or last reconnected, at `since`. They end with the session, or when the
+    /// session reconnects on another connection.
     pub fn connect_session(
         &self,
         session: SessionId,
@@ -364,8 +366,8 @@ impl Node {
         WatchConnection::of_session(self.inner.replica.clone(), session, since, caller)
     }
 
-    /// Returns a receiver that changes when access rights do, by what this node has applied: for long-lived connections. It changes before
-    /// the new state is readable, so read the state after each change, and once after subscribing.
+    /// Returns a receiver that changes when this node applies a change of access rights, for long-lived connections. It changes before the new state
+    /// is readable, so read the state after each change, and once after subscribing.
     pub fn access_changes(&self) -> watch::Receiver<u64> {
         self.inner.replica.observers.notifier.access_changes()
     }
@@ -380,24 +382,24 @@ impl Node {
         self.inner.replica.observers.notifier.watching()
     }
 
-    /// Returns a copy of all watches on this node, for administrators. The watches of one watcher are of one moment; those of all are not.
+    /// Returns a copy of all watches on this node, for administrators. The watches of one watcher are copied atomically; those of all are not.
     pub fn armed_watches(&self) -> Vec<ArmedWatches> {
         self.inner.replica.observers.notifier.armed()
     }
 
-    /// Waits for a contender that was queued. If it is granted already the verdict is ready; if it is gone
-    /// the verdict is [`crate::WaitOutcome::Lost`].
+    /// Waits for the grant of a contender that was queued. If it is granted already, the outcome is ready. If the contender does not exist, the
+    /// outcome is [`crate::WaitOutcome::Lost`].
     pub fn wait_for_grant(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
         self.inner.replica.wait_for_grant(lock, holder, false)
     }
 
-    /// Waits for the upgrade of a holder, likewise.
+    /// Waits for the upgrade of a holder, as [`Node::wait_for_grant`] does for a grant.
     pub fn wait_for_upgrade(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
         self.inner.replica.wait_for_grant(lock, holder, true)
     }
 
-    /// Waits for the end of a contender that was queued, whether it is granted before or not. If it is gone already the verdict
-    /// is [`crate::WaitOutcome::Lost`].
+    /// Waits for the end of a contender that was queued, whether it is granted before or not. If it does not exist any more, the outcome is
+    /// [`crate::WaitOutcome::Lost`].
     pub fn wait_for_end(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
         self.inner.replica.wait_for_end(lock, holder)
     }

@@ -1,4 +1,4 @@
-//! Proposal in flight, and the wait for its outcome.
+//! Handle of a pending proposal, which waits for its outcome.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,28 +15,28 @@ use crate::command_label::CommandLabel;
 use crate::command_versions;
 use crate::envelope::Envelope;
 use crate::metrics::node_counters::Ended;
-use crate::pending_proposals::{Answered, CallResult, Times};
+use crate::pending_proposals::{Answered, ProposalResult, Times};
 use crate::request_error::ProposeError;
 use crate::traces::Scope;
 use raft_node::Unavailable;
-use raft_node::codec::{self};
+use raft_node::codec;
 
-/// Pending proposal. It completes when this node has applied it, or when its timeout is over; see [`Node::propose`]. Dropping it cancels
-/// the call: the command is then applied or not, and the caller does not learn it.
-#[must_use = "dropping it cancels the call"]
+/// Pending proposal. It completes when this node has applied it, or when its timeout is over; see [`Node::propose`]. Dropping it cancels the
+/// proposal: the command may still be applied, but the caller does not learn the outcome.
+#[must_use = "dropping it cancels the proposal"]
 pub struct Proposal {
     node: Node,
     number: u64,
     answer: oneshot::Receiver<Answered>,
-    patience: Duration,
+    timeout: Duration,
     /// Time at which it was submitted.
-    asked: Instant,
+    submitted: Instant,
     subject: CommandLabel,
-    /// Part of what is traced; of nearly all nothing is.
+    /// Scope of the traced request; nearly all requests are not traced.
     traced: Option<Scope>,
-    /// The caller has the outcome.
+    /// True if the caller has the outcome.
     is_over: bool,
-    /// Made when somebody waits: most are answered before they are asked twice.
+    /// Timer of the timeout. It is created in the first poll that finds no answer, because `submit` alone needs none.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -44,25 +44,25 @@ impl Proposal {
     pub(super) fn submit(
         node: &Node,
         mut request: Request,
-        place: AdmissionPermit,
+        permit: AdmissionPermit,
     ) -> Result<Self, ProposeError> {
         let inner = &node.inner;
-        let asked = Instant::now();
+        let submitted = Instant::now();
         let subject = CommandLabel::of(&request.command);
         command_versions::restrain(&mut request, || inner.raft.commands_of_all());
         #[cfg(feature = "planted")]
-        let request = at_the_door(node, request);
-        let (number, envelope, answer) = inner.replica.calls.enter(place, |call| {
+        let request = at_submission(node, request);
+        let (number, envelope, answer) = inner.replica.calls.enter(permit, |call| {
             let known = || inner.raft.commands_of_all();
             codec::encode(&Envelope::by_rules(inner.replica.origin, call, request, known)).into()
         })?;
-        let patience = inner.config.raft.propose_timeout;
+        let timeout = inner.config.raft.propose_timeout;
         let proposal = Self {
             node: node.clone(),
             number,
             answer,
-            patience,
-            asked,
+            timeout,
+            submitted,
             subject,
             traced: Scope::current(),
             is_over: false,
@@ -75,7 +75,7 @@ impl Proposal {
     }
 
     /// Records the end of the proposal: counts it, logs it if it was slow, and traces it if it is traced.
-    fn over(&mut self, answered: Answered) -> CallResult {
+    fn over(&mut self, answered: Answered) -> ProposalResult {
         self.is_over = true;
         let Answered { result, stamps } = answered;
         let how = match &result {
@@ -86,7 +86,7 @@ impl Proposal {
         };
         let now = Instant::now();
         let times = stamps.map(|stamps| Times {
-            asked: self.asked,
+            submitted: self.submitted,
             stamps,
             answered: now,
         });
@@ -95,26 +95,26 @@ impl Proposal {
         match &times {
             Some(times) => counters.slow.note(&self.subject, times, how.word()),
             None => {
-                let took = now.saturating_duration_since(self.asked);
+                let took = now.saturating_duration_since(self.submitted);
                 counters.slow.note_unanswered(&self.subject, took, how.word());
             }
         }
         if let Some(scope) = self.traced.take() {
-            scope.proposed(&self.subject, self.asked, now, times.as_ref(), how.word());
+            scope.proposed(&self.subject, self.submitted, now, times.as_ref(), how.word());
         }
         result
     }
 
-    /// Takes the call out of the table. Says whether anything may have been done; `None` if it is answered already.
-    fn give_up(&self) -> Option<bool> {
-        self.node.inner.replica.calls.give_up(self.number)
+    /// Removes the proposal from the table. Returns whether it may be in the log, or `None` if it is answered already.
+    fn cancel(&self) -> Option<bool> {
+        self.node.inner.replica.calls.cancel(self.number)
     }
 }
 
-/// The bug [`AccessAtTheDoor`](znode_store::planted::Bug::AccessAtTheDoor): a caller that may write now may do so whenever the request is
-/// applied.
+/// Plants the bug [`AccessAtTheDoor`](znode_store::planted::Bug::AccessAtTheDoor): checks the right to write when the request is submitted, and
+/// not when it is applied.
 #[cfg(feature = "planted")]
-fn at_the_door(node: &Node, mut request: Request) -> Request {
+fn at_submission(node: &Node, mut request: Request) -> Request {
     use znode_store::planted::{Bug, is};
     use znode_store::{Command, Identities, Identity, Op, Perms};
 
@@ -138,34 +138,34 @@ impl Future for Proposal {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let Poll::Ready(answer) = Pin::new(&mut self.answer).poll(cx) {
             let answered = answer.unwrap_or_else(|_| {
-                let why = "this node stopped before it knew".to_owned();
-                CallResult::Err(ProposeError::OutcomeUnknown(why)).into()
+                let why = "this node stopped before the outcome was known".to_owned();
+                ProposalResult::Err(ProposeError::OutcomeUnknown(why)).into()
             });
             return Poll::Ready(self.over(answered));
         }
-        let deadline = self.asked + self.patience;
+        let deadline = self.submitted + self.timeout;
         let timer = self
             .timer
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         if timer.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
-        let patience = self.patience;
-        let unanswered = match self.give_up() {
+        let timeout = self.timeout;
+        let unanswered = match self.cancel() {
             Some(false) => {
                 let reason = self.node.why_unavailable();
-                Unavailable::new(format!("{reason}, for {patience:?}")).into()
+                Unavailable::new(format!("{reason}, for {timeout:?}")).into()
             }
-            Some(true) | None => ProposeError::OutcomeUnknown(format!("no answer within {patience:?}")),
+            Some(true) | None => ProposeError::OutcomeUnknown(format!("no answer within {timeout:?}")),
         };
-        Poll::Ready(self.over(CallResult::Err(unanswered).into()))
+        Poll::Ready(self.over(ProposalResult::Err(unanswered).into()))
     }
 }
 
 impl Drop for Proposal {
     fn drop(&mut self) {
         if !self.is_over {
-            self.give_up();
+            self.cancel();
             self.node.inner.replica.counters.ended(Ended::Cancelled, None);
         }
     }

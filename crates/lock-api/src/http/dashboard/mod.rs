@@ -1,4 +1,4 @@
-//! Dashboard: a page for people, part of the program. This module serves static files that are the same for all users.
+//! Dashboard: a page for operators, part of the program. This module serves static files that are the same for all users.
 //! The page fetches its content through the API on behalf of its user, so it needs no rights of its own.
 //!
 //! `page/` has the files as browsers get them: HTML, a style sheet, and ES modules, without a build step.
@@ -37,7 +37,7 @@ const FILES: &[(&str, &str, &str)] = files! {
         "cluster.js", "locks.js", "lock.js", "graph.js", "sessions.js", "tree.js", "events.js", "access.js";
 };
 
-/// `GET /`
+/// Serves `GET /`, the page.
 pub async fn page(uri: Uri) -> HandlerResult {
     no_query(&uri)?;
     let mut response = fixed(PAGE, HTML);
@@ -46,7 +46,7 @@ pub async fn page(uri: Uri) -> HandlerResult {
     Ok(response)
 }
 
-/// `GET /dashboard/{file}`
+/// Serves `GET /dashboard/{file}`, a file of the page.
 pub async fn file(uri: Uri) -> HandlerResult {
     no_query(&uri)?;
     let name = uri.path().rsplit('/').next().unwrap_or_default();
