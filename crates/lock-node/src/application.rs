@@ -1,4 +1,4 @@
-//! This node, for replication: its proposals, and its answers to other members about commands, sessions and reads.
+//! Interface of this node to replication: its proposals, and its answers to other members about commands, sessions and reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::envelope::Envelope;
 use crate::leader::{Leadership, Recorder};
 use crate::replica::Replica;
 
-/// This node, for replication.
+/// This node, as replication calls it.
 pub(crate) struct LockApplication {
-    /// Heartbeats of sessions and confirmations of reads.
+    /// Handle for heartbeats of sessions and confirmations of reads.
     pub leadership: Arc<Leadership>,
-    /// The state, and the calls that wait.
+    /// The state, and the pending proposals.
     pub replica: Arc<Replica>,
-    /// Records of the silence of sessions.
+    /// Handle for records of the silence of sessions.
     pub recorder: Recorder,
 }
 
@@ -42,15 +42,15 @@ impl Application for LockApplication {
         self.replica.resubmit_lost();
     }
 
-    /// An `acquire` would wait in a queue. If entries are in flight, it still would if at least one other contender waits before it, which
-    /// is granted first.
+    /// Returns whether the command is an `acquire` that would wait in a queue. If entries are in flight, they may shorten the queue. Then it returns
+    /// true only if at least one other contender waits before it, which is granted first.
     fn would_wait(&self, command: &Bytes, is_in_flight: bool) -> bool {
         match Envelope::decode(command) {
             Ok(envelope) => {
                 let waiting = self.replica.store.read().would_wait_behind(&envelope.request);
                 waiting.is_some_and(|waiting| !is_in_flight || waiting > 0)
             }
-            // The state refuses it.
+            // The state will refuse the command.
             Err(_) => false,
         }
     }
@@ -58,7 +58,7 @@ impl Application for LockApplication {
     fn may_grow(&self, commands: &[Bytes]) -> Vec<bool> {
         let store = self.replica.store.read();
         let commands = commands.iter();
-        // The state refuses what cannot be decoded.
+        // The state will refuse a command that cannot be decoded.
         let may_grow = |command: &Bytes| {
             Envelope::decode(command).is_ok_and(|envelope| store.may_grow(&envelope.request))
         };
@@ -98,7 +98,7 @@ impl Application for LockApplication {
         self.replica.sessions.leading_term().is_some()
     }
 
-    fn prepare_hand_over(&self, patience: Duration) -> BoxFuture<'static, ()> {
-        self.recorder.clone().record_all(patience).boxed()
+    fn prepare_hand_over(&self, timeout: Duration) -> BoxFuture<'static, ()> {
+        self.recorder.clone().record_all(timeout).boxed()
     }
 }

@@ -1,5 +1,5 @@
-//! Log of the latest events of the cluster, as this node has seen them: leaders, changes of the membership, alarms. It is separate from the
-//! event feed, so that no flood of lock events removes them. `node/cluster_events.rs` adds the events.
+//! Log of the latest events of the cluster that this node has observed: new leaders, changes of the membership, alarms. It is separate from the
+//! event feed, so that a flood of lock events does not evict them. `node/cluster_events.rs` adds the events.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,43 +8,43 @@ use raft_log::sync::Mutex;
 use raft_node::NodeId;
 use raft_node::disk_health::Alarm;
 
-/// Maximum number of stored events: years of a healthy cluster, and hours of another one.
+/// Maximum number of stored events. They cover years of a healthy cluster, and hours of an unstable one.
 pub const MAX_CLUSTER_EVENTS: usize = 256;
 
-/// Something that has happened to the cluster.
+/// Event of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterEvent {
-    /// Time at which this node saw it, in milliseconds since 1970 by its own clock.
+    /// Time at which this node observed the event, in milliseconds since 1970 by its own clock.
     pub time_ms: u64,
-    /// Kind.
+    /// Kind of the event.
     pub what: ClusterEventKind,
 }
 
-/// Kind of an event.
+/// Kind of an event of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClusterEventKind {
-    /// Another one leads from this term on.
+    /// A node was elected as the leader.
     LeaderChanged {
-        /// Leader.
+        /// New leader.
         leader: NodeId,
-        /// Since when.
+        /// First term of that leader.
         term: u64,
     },
-    /// The members are others, or are others than they were.
+    /// Members were added or removed, or their votes or addresses changed.
     MembersChanged {
-        /// Index of the entry.
+        /// Log index of the membership entry.
         index: u64,
-        /// In words.
+        /// Description of the change.
         change: String,
     },
-    /// A person should look at something.
+    /// An alarm was raised: an operator should act.
     AlarmBegan(Alarm),
-    /// An alarm is over.
+    /// An alarm has ended.
     AlarmOver(Alarm),
 }
 
 impl ClusterEvent {
-    /// Returns an id that is the same at every node that has seen the event, so that a client recognizes it.
+    /// Returns an id that is the same at every node that has observed the event, so that a client recognizes duplicates.
     pub fn id(&self) -> String {
         let alarm = |alarm: &Alarm| {
             let node = alarm.node_id.unwrap_or(0);
@@ -71,10 +71,10 @@ struct Ring {
 }
 
 impl ClusterEventLog {
-    pub(crate) fn add(&self, happening: ClusterEvent) {
+    pub(crate) fn add(&self, event: ClusterEvent) {
         let mut ring = self.0.lock();
         ring.count += 1;
-        ring.events.push_back(happening.into());
+        ring.events.push_back(event.into());
         if ring.events.len() > MAX_CLUSTER_EVENTS {
             ring.events.pop_front();
         }

@@ -4,7 +4,7 @@ use znode_store::{Command, LockCommand, Op, Step};
 
 use fault_injection::fail_step;
 
-/// A command is about to be applied. The state is locked.
+/// Runs the fail point of a command that is about to be applied. The state is locked.
 pub(crate) fn applying(command: &Command) {
     match command {
         Command::OpenSession { .. } => fail_step!("apply::before_open_session"),
@@ -27,7 +27,7 @@ pub(crate) fn applying(command: &Command) {
         Command::SetLimits(_) => fail_step!("apply::before_set_limits"),
         Command::Lock(step) => locking(step),
         Command::Reconnect { .. } => fail_step!("apply::before_reconnect"),
-        // No client of the runs asks for it, so none would get there.
+        // No client of the fault runs sends these commands, so their fail points would never be reached.
         Command::Access(_)
         | Command::Mirror(_)
         | Command::RecordSilence { .. }
@@ -60,7 +60,7 @@ fn writing(op: &Op) {
         Op::DeleteRecursive { .. } => fail_step!("apply::before_delete_recursive"),
         Op::Set { .. } => fail_step!("apply::before_set"),
         Op::SetAcl { .. } => fail_step!("apply::before_set_acl"),
-        // Only within a multi.
+        // These occur only within a multi.
         Op::Check { .. } | Op::Held { .. } => {}
     }
 }

@@ -7,12 +7,12 @@ use znode_store::{Command, LockCommand, LockName, LockWish, Op, Step, ZPath};
 /// Maximum number of characters of a path in a label.
 pub const MAX_SHOWN: usize = 1024;
 
-/// See the module. Nothing in it is secret; names and paths are their callers'.
+/// Label of a command: its kind, and the znode that it is about. It contains no secret; names and paths come from the callers.
 #[derive(Debug, Clone)]
 pub struct CommandLabel {
-    /// The kind of command, as `acquire`.
+    /// Kind of the command, as `acquire`.
     pub what: &'static str,
-    /// The znode, or the lock's. Of several the first.
+    /// Znode, or the znode of the lock. If there are several, the first one.
     pub at: Option<ZPath>,
 }
 
@@ -92,7 +92,7 @@ fn first<T>(holders: &[(LockName, T)]) -> Option<LockName> {
 
 fn path(op: &Op) -> Option<ZPath> {
     match op {
-        // The name of the new one may yet get its number.
+        // The parent, because a sequential znode gets the number in its name only when the command is applied.
         Op::Create { path, .. } => Some(path.parent.clone()),
         Op::Delete { path, .. }
         | Op::DeleteRecursive { path }

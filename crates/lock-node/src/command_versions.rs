@@ -7,7 +7,7 @@ use znode_store::{
 
 use raft_node::versions::OLDEST_COMMANDS_VERSION;
 
-/// The newest kinds of commands that this program can apply.
+/// Newest version of the commands that this program can apply.
 pub const COMMANDS_VERSION: u8 = 3;
 
 /// Version of the commands that added null data. Earlier versions store null as empty data.
@@ -20,17 +20,17 @@ pub const LONG_PATHS: u8 = 3;
 /// Version of the commands that added [`Command::Mirror`].
 const MIRROR: u8 = 2;
 
-/// The version in which the silence of sessions is put on record.
+/// Version of the commands that added [`Command::RecordSilence`] and [`Command::NoteHeartbeats`].
 pub const RECORDS_SINCE: u8 = 3;
 
 /// Version of the commands that added [`AccessCommand::EndWaitsWithRights`].
 pub const WAITS_END_WITH_RIGHTS: u8 = 3;
 
-/// Version of the commands from which on they are applied by [`Rules::Current`], if their envelope names it.
+/// Version of the commands that introduced [`Rules::Current`]. A command whose envelope names this version, or a later one, is applied by them.
 const BOUNDED_WORK: u8 = 3;
 
-/// The version in which a kind of command came, or got another meaning. A new one is the next version's, and has its
-/// number here; it is never changed afterwards.
+/// Returns the version that added a kind of command, or changed its meaning. A new kind belongs to the next version. The number of a kind never
+/// changes afterwards.
 pub fn since(command: &Command) -> u8 {
     match command {
         Command::OpenSession { .. }
@@ -118,7 +118,7 @@ fn since_step(step: &MirrorStep) -> u8 {
     }
 }
 
-/// The rules by which all members apply a command whose envelope names this version.
+/// Returns the rules by which all members apply a command whose envelope names this version.
 pub fn rules(version: u8) -> Rules {
     match version >= BOUNDED_WORK {
         true => Rules::Current,
@@ -126,8 +126,8 @@ pub fn rules(version: u8) -> Rules {
     }
 }
 
-/// The version that the envelope of a request names: the one in which its kind of command came; or, of a command whose meaning depends on
-/// the rules, this release's if all members are `known` to apply it.
+/// Returns the version that the envelope of a request names. Usually that is the version that added its kind of command. If the meaning of the
+/// command depends on the rules, and all members are `known` to have the current ones, it is the version that introduced these.
 pub fn of_envelope(request: &Request, known: impl FnOnce() -> u8) -> u8 {
     let since = since(&request.command);
     match since < BOUNDED_WORK && depends_on_rules(request) && known() >= BOUNDED_WORK {
@@ -136,7 +136,7 @@ pub fn of_envelope(request: &Request, known: impl FnOnce() -> u8) -> u8 {
     }
 }
 
-/// Returns whether the rules decide the effect of a request: it ends sessions, creates znodes or deletes many, is a transaction, has a
+/// Returns whether the rules decide the effect of a request. That is so if it ends sessions, creates znodes or deletes many, is a transaction, has a
 /// request id without a session, or names a session that may belong to another caller.
 fn depends_on_rules(request: &Request) -> bool {
     let is_remembered = request.session.is_none() && request.request_id.is_some();
@@ -163,8 +163,8 @@ fn depends_on_rules(request: &Request) -> bool {
     is_remembered || ends_sessions || changes_znodes || may_claim
 }
 
-/// Replaces null data by empty data unless all members are `known` to apply null. Clients of ZooKeeper write null data, and must be able to
-/// go on while a cluster is upgraded. A command without an older form is left as it is, and the leader rejects it.
+/// Replaces null data by empty data unless all members are `known` to apply null. ZooKeeper clients write null data, and must continue to work while
+/// a cluster is upgraded. A command without an older form stays as it is, and the leader rejects it.
 pub fn restrain(request: &mut Request, known: impl FnOnce() -> u8) {
     if since(&request.command) < NULL_DATA || known() >= NULL_DATA {
         return;
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn null_data_is_no_bytes_until_all_members_know_it() {
+    fn null_data_becomes_empty_until_all_members_know_it() {
         for ((null, empty), bytes) in with(Data::null())
             .into_iter()
             .zip(with(Data::empty()))
@@ -279,12 +279,12 @@ mod tests {
             restrain(&mut as_it_is, || NULL_DATA);
             assert_eq!(as_it_is, null);
             let mut others = bytes.clone();
-            restrain(&mut others, || unreachable!("nobody is asked for what is old"));
+            restrain(&mut others, || unreachable!("an old command needs no check"));
             assert_eq!(others, bytes);
         }
     }
 
-    /// Commands of every kind that names paths, all with this one. It is created as a sequential znode.
+    /// Returns one command of each kind that names paths, all with this path.
     fn at(path: &str) -> Vec<Command> {
         let path = ZPath::parse(path).unwrap();
         let create = Op::Create {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn long_paths_are_of_the_version_that_knows_them() {
+    fn commands_with_long_paths_name_the_version_that_added_them() {
         let deep = "/a".repeat(SHORT_PATH_DEPTH);
         let long = format!("/{}", "a".repeat(SHORT_PATH_BYTES - 1));
         for short in ["/a", &deep, &long] {
@@ -364,7 +364,7 @@ mod tests {
                 assert_eq!(since(&command), LONG_PATHS, "{command}");
             }
         }
-        // The digits of a sequential name count: all members must come to the same name, or the same refusal.
+        // The digits of a sequential name count, because all members must create the same name or refuse it.
         for (name, version) in [
             (&long[..SHORT_PATH_BYTES - 10], 1),
             (&long[..SHORT_PATH_BYTES - 9], LONG_PATHS),

@@ -1,4 +1,4 @@
-//! Configuration of a node. Defaults stand here and in `raft-node`, and nowhere else.
+//! Configuration of a node. All defaults are in this module and in `raft-node`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,8 +20,8 @@ pub struct NodeConfig {
     pub sessions: SessionBounds,
     /// Sweeps of unused containers.
     pub sweeps: SweepConfig,
-    /// Limits of the tree. The leader's limits hold in the whole cluster, from shortly after it began to lead, so they should be the same
-    /// on all nodes.
+    /// Limits of the tree. The limits of the leader hold in the whole cluster, from shortly after its election on. So they should be the same on
+    /// all nodes.
     pub limits: Limits,
     /// Bounds of watches.
     pub watches: WatchConfig,
@@ -29,9 +29,9 @@ pub struct NodeConfig {
     pub events: SessionEventsConfig,
     /// Settings of the lock history.
     pub history: HistoryConfig,
-    /// Admission control. Nothing of it is replicated, so nodes may differ in this.
+    /// Settings of admission control. They are not replicated, so they may differ between nodes.
     pub admission: AdmissionConfig,
-    /// Separate counters, and the log of slow requests.
+    /// Settings of separate lock counters, and of the log of slow requests.
     pub metrics: MetricsConfig,
 }
 
@@ -142,14 +142,14 @@ impl NodeConfig {
     }
 }
 
-/// Bounds of session timeouts. A wish outside is moved to the nearer bound.
+/// Bounds of session timeouts. A requested timeout outside the bounds is replaced by the nearer bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionBounds {
-    /// Shorter ones would expire in an ordinary failover.
+    /// Minimum. Sessions with a shorter timeout would expire in an ordinary failover.
     pub min: Duration,
-    /// Longer ones would keep a dead holder's locks closed for too long.
+    /// Maximum. With a longer timeout the locks of a dead holder would stay held for too long.
     pub max: Duration,
-    /// For clients that do not say.
+    /// Timeout of sessions whose client requests none.
     pub default: Duration,
 }
 
@@ -168,7 +168,7 @@ impl Default for SessionBounds {
 pub struct SweepConfig {
     /// Time that a container must have been empty, so that a lock in steady use is not created again and again.
     pub empty_for: Duration,
-    /// Interval of sweeps. A TTL znode may be removed this much later than its time.
+    /// Interval of sweeps. A TTL znode may be removed as much later than its expiry.
     pub every: Duration,
 }
 

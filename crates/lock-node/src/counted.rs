@@ -1,5 +1,5 @@
-//! Names for `tools/hot-paths`, which counts instructions: the steps of a command into the log and out of it. It is not part of the API,
-//! and nothing here does anything but call what has these names.
+//! Exports for `tools/hot-paths`, which counts instructions: the steps of a command into the log and out of it. The module is not part of the API,
+//! and has no logic of its own.
 
 pub use raft_node::counted::*;
 

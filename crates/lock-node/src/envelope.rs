@@ -1,4 +1,4 @@
-//! Command on its way through the log: a request in its envelope.
+//! Envelope: a request with its origin, as the log stores it.
 
 use serde::{Deserialize, Serialize};
 use znode_store::Request;
@@ -8,8 +8,7 @@ use raft_node::codec::{BadBytes, decode};
 
 use crate::command_versions::COMMANDS_VERSION;
 
-/// Process that proposed a command. A restarted node is another origin, so that it does not take the answers of its former process for
-/// its own.
+/// Process that proposed a command. A restarted node is another origin, so that it does not confuse proposals of its former process with its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Origin {
     /// Node of the process.
@@ -18,15 +17,15 @@ pub struct Origin {
     pub boot: u64,
 }
 
-/// Request of a client, with the call that waits for its outcome.
+/// Request of a client, with the pending proposal that waits for its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// Version that added this kind of command, or by whose rules members apply it. It is the first byte, so that an older program can
-    /// report it. See `crate::command_versions`.
+    /// Version that added this kind of command, or by whose rules members apply it; see `crate::command_versions`. It is the first byte, so that an
+    /// older program can report it.
     pub version: u8,
-    /// Process in which the call waits.
+    /// Process that has the pending proposal.
     pub origin: Origin,
-    /// Number of the call within that process.
+    /// Number of the proposal within that process.
     pub call: u64,
     /// Request.
     pub request: Request,
@@ -53,7 +52,7 @@ impl Envelope {
         }
     }
 
-    /// Decodes an envelope. An envelope of a newer version is an error that names both versions.
+    /// Decodes an envelope. Returns an error that names both versions if the envelope has a newer one.
     pub fn decode(bytes: &[u8]) -> Result<Self, BadBytes> {
         match bytes.first() {
             Some(version) if *version > COMMANDS_VERSION => Err(BadBytes(format!(

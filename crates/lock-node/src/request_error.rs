@@ -1,4 +1,4 @@
-//! Errors of requests, beside a refusal by the state. A caller always learns whether its request may have been applied.
+//! Errors of requests, besides a refusal by the state. They always tell the caller whether its request may have been applied.
 
 use std::time::Duration;
 
@@ -6,30 +6,30 @@ use znode_store::Refusal;
 
 use raft_node::Unavailable;
 
-/// Why a proposal has no outcome.
+/// Error of a proposal without a known outcome.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeError {
-    /// Nothing was done, for sure.
+    /// The command was certainly not applied, and will not be.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// It may have been done, or may yet be.
+    /// The command may have been applied, or may yet be applied.
     #[error("the outcome is unknown: {0}")]
     OutcomeUnknown(String),
 }
 
-/// Why no session was opened.
+/// Error of the opening of a session.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenSessionError {
-    /// The state refused it; nothing was done.
+    /// The state refused the command, and nothing was changed.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// There is no outcome.
+    /// The proposal has no known outcome.
     #[error(transparent)]
     Propose(#[from] ProposeError),
-    /// The caller's address opens sessions faster than one may; nothing was done.
+    /// The caller's address exceeds its rate of session openings, and nothing was changed.
     #[error("too many sessions are opened from this address")]
     TooMany {
-        /// Time after which another attempt makes sense.
+        /// Time after which the client should retry.
         retry_after: Duration,
     },
 }
@@ -40,16 +40,16 @@ impl From<Unavailable> for OpenSessionError {
     }
 }
 
-/// Why a heartbeat was not counted.
+/// Error of a heartbeat that was not counted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeartbeatError {
     /// The session has ended.
     #[error("the session has ended")]
     SessionEnded,
-    /// There is no such session, and there was none lately.
+    /// The session does not exist, and did not exist recently.
     #[error("there is no such session")]
     NoSession,
-    /// The leader could not be asked, or could not prove that it leads.
+    /// The leader could not be reached, or could not prove that it leads.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
 }

@@ -1,4 +1,4 @@
-//! Settings that can change while a node runs. Their users read them each time; work that has begun continues with the former ones.
+//! Settings that can change while a node runs. Each operation reads them when it begins, and continues with these values after a change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::metrics::config::MetricsConfig;
 use raft_log::sync::RwLock;
 use raft_node::{DiskConfig, RaftNodeConfig, SnapshotConfig};
 
-/// See the module.
+/// Settings that can change while a node runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeConfig {
-    /// Requests that take longer are logged.
+    /// Duration above which a request is logged; `None` turns the log off.
     pub slow: Option<Duration>,
-    /// For sessions that are opened from now on.
+    /// Bounds of the timeouts of sessions that are opened from now on.
     pub sessions: SessionBounds,
-    /// Limits that this node proposes when it leads; what exceeds a limit already stays.
+    /// Limits of the tree that this node proposes when it leads. Existing znodes and sessions beyond a limit stay.
     pub limits: Limits,
     /// Sweeps of unused znodes.
     pub sweeps: SweepConfig,
@@ -40,7 +40,7 @@ impl RuntimeConfig {
         }
     }
 
-    /// The same configuration with this in it.
+    /// Returns `config` with these settings.
     pub(crate) fn within(&self, config: &NodeConfig) -> NodeConfig {
         NodeConfig {
             sessions: self.sessions.clone(),
@@ -60,17 +60,17 @@ impl RuntimeConfig {
     }
 }
 
-/// Present settings.
+/// Current settings, shared by all users.
 #[derive(Debug)]
 pub(crate) struct SharedRuntimeConfig(RwLock<Arc<RuntimeConfig>>);
 
 impl SharedRuntimeConfig {
-    /// At the start.
+    /// Returns a holder of the first settings.
     pub fn new(runtime_config: RuntimeConfig) -> Self {
         Self(RwLock::new(runtime_config.into()))
     }
 
-    /// Returns the present settings.
+    /// Returns the current settings.
     pub fn get(&self) -> Arc<RuntimeConfig> {
         self.0.read().clone()
     }

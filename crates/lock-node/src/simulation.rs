@@ -1,4 +1,5 @@
-//! The seam for a simulation of whole clusters in one thread (feature `simulation`): that of replication, and what a node does to its state.
+//! Interface to a simulation of whole clusters in one thread (feature `simulation`). It extends that of replication by reports of each change of a
+//! node's state.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,15 +10,16 @@ use znode_store::{Event, SessionId, Store, Zxid};
 
 /// Machine that a simulated node runs on.
 pub trait Host: ReplicationHost {
-    /// Returns the number of ephemeral znodes of ended sessions that an entry removes, the same at all machines; `None`: as many as elsewhere.
+    /// Returns the number of ephemeral znodes of ended sessions that one entry removes, or `None` for the default. It must be the same on all
+    /// machines.
     fn removals_per_entry(&self) -> Option<usize> {
         None
     }
-    /// A command at `zxid` was a sign of life of this session.
+    /// Reports that the command at `zxid` renewed this session.
     fn heard(&self, _zxid: Zxid, _session: SessionId) {}
-    /// A command was applied: `store` is the state after it. Called in the order of the log, under the state's lock.
+    /// Reports that a command was applied. `store` is the state after it. Called in log order, under the lock of the state.
     fn carried_out(&self, at: Place, zxid: Zxid, events: &[Event], store: &Store);
-    /// The state was replaced by a snapshot's, which ends at `at`.
+    /// Reports that the state was replaced by that of a snapshot, which ends at `at`.
     fn replaced(&self, at: Place, store: &Store);
 }
 
@@ -25,14 +27,14 @@ thread_local! {
     static HOST: RefCell<Option<Rc<dyn Host>>> = const { RefCell::new(None) };
 }
 
-/// Sets the machine on whose behalf this thread works from now on. Returns the former one.
+/// Sets the machine that this thread simulates from now on. Returns the former one.
 pub fn enter(host: Option<Rc<dyn Host>>) -> Option<Rc<dyn Host>> {
     raft_node::simulation::enter(host.clone().map(|host| host as Rc<dyn ReplicationHost>));
     HOST.with(|current| current.replace(host))
 }
 
-/// Asks the host, if there is one.
-pub(crate) fn ask<T>(question: impl FnOnce(&dyn Host) -> T) -> Option<T> {
+/// Calls the current machine, if there is one, and returns its result.
+pub(crate) fn ask<T>(call: impl FnOnce(&dyn Host) -> T) -> Option<T> {
     let host = HOST.with(|current| current.borrow().clone());
-    host.map(|host| question(&*host))
+    host.map(|host| call(&*host))
 }

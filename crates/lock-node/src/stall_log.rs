@@ -1,4 +1,4 @@
-//! Rate-limited log of pauses of a node: on a busy machine there are many.
+//! Rate-limited log of pauses of a node, because on a busy machine there are many.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// Minimum time between two lines. A line counts the pauses since the last one.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Stalls that were not logged yet.
+/// Pauses since the last line.
 #[derive(Debug, Default)]
 pub struct StallLog {
     logged: Option<Instant>,
@@ -27,7 +27,7 @@ impl StallLog {
         }
     }
 
-    /// Returns the number of pauses of a line, and the longest.
+    /// Returns the number of pauses since the last line and the longest of them, if another line is due.
     fn due(&mut self, late: Duration) -> Option<(u32, Duration)> {
         self.stalls += 1;
         self.longest = self.longest.max(late);

@@ -1,5 +1,5 @@
-//! The watches of one client that stays connected: armed while reading, told in order. How notices travel to the client
-//! is the front end's matter.
+//! Watches of one client that stays connected. They are armed together with a read, and their notices are delivered in order. The front end sends
+//! the notices to the client.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::replica::Replica;
 use observers::notifier::{NotArmed, NotifierConnection, WatchesLost};
 use raft_log::sync::RwLockReadGuard;
 
-/// The watches of one client that stays connected. They end when it is dropped.
+/// Watches of one client that stays connected. Dropping it disarms them.
 ///
-/// A front end that keeps ZooKeeper's promise, that a client hears of a change before it sees it, takes all notices that
-/// wait ([`WatchConnection::try_next`]) after it has read what it answers and before it sends the answer. Once the
-/// watches are lost it sends no answer any more and closes the connection: what waited has gone with them, and a client
-/// that had seen a later position would not ask for it when it comes back.
+/// ZooKeeper guarantees that a client receives the notice of a change before it sees the change. For this a front end takes all queued notices
+/// ([`WatchConnection::try_next`]) after it has read the state for an answer, and before it sends the answer. Once the watches are lost, it sends no
+/// answer any more and closes the connection. The queued notices are lost with the watches, and a client that had seen a later position would not
+/// request them when it reconnects.
 pub struct WatchConnection {
     replica: Arc<Replica>,
     notifier: NotifierConnection,
@@ -27,7 +27,7 @@ impl WatchConnection {
         Self { replica, notifier }
     }
 
-    /// Connects a client of a session. The connection ends when the session ends or reconnects elsewhere, after the notices that it has.
+    /// Connects a client of a session. The connection ends when the session ends or reconnects elsewhere, after it has delivered its queued notices.
     pub(crate) fn of_session(
         replica: Arc<Replica>,
         session: SessionId,
@@ -43,8 +43,8 @@ impl WatchConnection {
         Ok(Self { replica, notifier })
     }
 
-    /// Locks the state, to read and arm with nothing applied in between. Keep it short, and take no second one meanwhile:
-    /// with somebody waiting to apply in between, neither would get on.
+    /// Locks the state, to read it and arm watches with no command applied in between. Hold the lock only briefly, and take no second one meanwhile:
+    /// if the apply loop waits for the lock in between, both would deadlock.
     pub fn look(&self) -> WatchingLook<'_> {
         WatchingLook {
             store: self.replica.look(),
@@ -67,36 +67,36 @@ impl WatchConnection {
         self.notifier.is_armed(path, which)
     }
 
-    /// The next notice, if one waits: all of what was applied before the state was last read here does.
+    /// Returns the next queued notice, if there is one. The notices of everything that was applied before the last read of the state here are queued.
     pub fn try_next(&self) -> Result<Option<Notice>, WatchesLost> {
         self.notifier.queue.try_next()
     }
 
-    /// Waits for the next notice. One task at a time may wait; given up, it can be called again and has taken nothing.
+    /// Waits for the next notice. Only one task may wait at a time. Cancelling the wait loses no notice.
     pub fn next(&self) -> impl Future<Output = Result<Notice, WatchesLost>> + Send {
         self.notifier.queue.next()
     }
 }
 
-/// The state, locked for reading, and a client that may leave watches.
+/// State that is locked for reading, with the connection on which watches can be armed.
 pub struct WatchingLook<'a> {
     store: RwLockReadGuard<'a, Store>,
     notifier: &'a NotifierConnection,
 }
 
 impl WatchingLook<'_> {
-    /// The state.
+    /// Returns the state.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Arms a watch. One that is armed already stays as it is.
+    /// Arms a watch. A watch that is already armed stays as it is.
     pub fn arm(&self, kind: WatchKind, path: &ZPath) -> Result<(), NotArmed> {
         self.notifier.arm(kind, path)
     }
 
-    /// Arms the watches that the client had on another connection. What it has missed after `since`, the position that
-    /// it saw last, is among the notices when this returns. If there are too many watches they are all lost.
+    /// Arms the watches that the client had on another connection. `since` is the position that the client saw last; the notices of later changes are
+    /// queued on return. If there are too many watches, all of them are lost.
     pub fn rearm(&self, since: Zxid, lists: &WatchLists) -> Result<(), WatchesLost> {
         self.notifier.rearm(&self.store, since, lists)
     }

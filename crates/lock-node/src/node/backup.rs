@@ -1,4 +1,4 @@
-//! Creation of a backup, with a snapshot on the disk that covers the required entries.
+//! Creation of a backup from a snapshot on the disk that covers the required entries.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,42 +7,42 @@ use super::Node;
 use crate::backup::{Backup, BackupHead};
 use raft_node::Unavailable;
 
-/// Backups that are read from one node at a time. Each costs a snapshot, a part of it in memory, and reads of the disk
-/// that the log writes to.
+/// Maximum number of backups that clients download from one node at a time. Each costs a snapshot, a part of it in memory, and reads from the disk
+/// of the log.
 pub(super) const BACKUPS_AT_ONCE: usize = 2;
 
-/// Maximum time that a backup waits for its snapshot: a million znodes take a second or two.
-const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(120);
+/// Maximum time that a backup waits for its snapshot. A million znodes take a second or two.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Why there is no backup.
+/// Reason for which a node makes no backup.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupRefused {
-    /// Others are being made.
-    #[error("this node makes {limit} backups already; try again, or ask another node")]
+    /// The node already makes the maximum number of backups.
+    #[error("this node already makes {limit} backups: retry later, or use another node")]
     TooMany {
         /// Maximum number.
         limit: usize,
     },
-    /// This node cannot make one now.
+    /// This node cannot make a backup now.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
 }
 
 impl Node {
-    /// A backup of the state. It holds everything that was acknowledged anywhere before this was called, or, if it
-    /// need not be `linearizable`, all that this node has applied: so a node without a leader can make one, too.
+    /// Makes a backup of the state. If it is `linearizable`, it contains every write that any node acknowledged before this call. Otherwise it
+    /// contains all that this node has applied, so a node without a leader can make one, too.
     pub async fn backup(&self, linearizable: bool) -> Result<Backup, BackupRefused> {
         self.serving()?;
         let inner = &self.inner;
         let limit = BACKUPS_AT_ONCE;
-        let place = inner.backups.clone().try_acquire_owned();
-        let place = place.map_err(|_| BackupRefused::TooMany { limit })?;
+        let permit = inner.backups.clone().try_acquire_owned();
+        let permit = permit.map_err(|_| BackupRefused::TooMany { limit })?;
         let head = BackupHead {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             cluster: inner.config.raft.cluster.clone(),
             cluster_id: inner.raft.cluster_id().map(|id| id.0).unwrap_or_default(),
             node_id: self.id(),
-            // Before anything is looked at: what is not in the backup happens later.
+            // Read before the state, so that everything that is not in the backup happens after this time.
             made_at_ms: self.now_ms(),
             term: 0,
             index: 0,
@@ -51,25 +51,25 @@ impl Node {
         if linearizable {
             self.read_barrier().await?;
         }
-        let made = tokio::time::timeout(SNAPSHOT_PATIENCE, inner.raft.covering_snapshot());
+        let made = tokio::time::timeout(SNAPSHOT_TIMEOUT, inner.raft.covering_snapshot());
         let file = match made.await {
             Ok(file) => file?,
             Err(_) => {
-                let reason = format!("no snapshot was written within {SNAPSHOT_PATIENCE:?}");
+                let reason = format!("no snapshot was written within {SNAPSHOT_TIMEOUT:?}");
                 return Err(Unavailable::new(reason).into());
             }
         };
-        Backup::of(&file, head, place)
+        Backup::of(&file, head, permit)
             .map_err(|error| Unavailable::new(format!("the snapshot cannot be read: {error}")).into())
     }
 
-    /// A backup that was made at this time has gone out to its last byte.
+    /// Records that a client has received the whole backup that was made at `made_at_ms`.
     pub fn backup_drawn(&self, made_at_ms: u64) {
         let newest = &self.inner.last_backup_ms;
         newest.fetch_max(made_at_ms, Ordering::Relaxed);
     }
 
-    /// Of which time the newest backup is that was drawn from this node since it started, in milliseconds since 1970.
+    /// Returns the time of the newest backup that a client downloaded from this node since it started, in milliseconds since 1970.
     pub fn last_backup_ms(&self) -> Option<u64> {
         match self.inner.last_backup_ms.load(Ordering::Relaxed) {
             0 => None,

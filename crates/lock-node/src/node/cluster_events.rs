@@ -1,4 +1,4 @@
-//! Observes the cluster, and logs its events for dashboards ([`crate::cluster_events`]). No decision depends on it.
+//! Observer of the cluster, which logs its events for dashboards ([`crate::cluster_events`]). No decision of the node depends on it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use raft_node::{MemberAddress, NodeId};
 /// Interval at which members and alarms are checked. Changes of the leader are seen at once.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Last observation.
+/// Last observation of the cluster.
 #[derive(Debug, Default)]
 struct ClusterObserver {
     leader: LeaderView,
@@ -21,10 +21,10 @@ struct ClusterObserver {
     alarms: BTreeMap<(AlarmKind, Option<NodeId>), Alarm>,
 }
 
-/// Members by the log.
+/// Committed members of the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Members {
-    /// Of the entry that says so.
+    /// Index of the membership entry.
     index: u64,
     /// Vote and addresses of each.
     each: BTreeMap<NodeId, (bool, MemberAddress)>,
@@ -38,7 +38,7 @@ impl Node {
         let mut view = raft.leader_changes();
         loop {
             let leader = *view.borrow_and_update();
-            for what in observer.see(leader, self.committed_members(), raft.cluster_alarms()) {
+            for what in observer.observe(leader, self.committed_members(), raft.cluster_alarms()) {
                 let time_ms = self.now_ms();
                 self.inner.cluster_events.add(ClusterEvent { time_ms, what });
                 self.inner.replica.observers.feed.changed();
@@ -56,7 +56,7 @@ impl Node {
         Members { index, each }
     }
 
-    /// Returns the latest `count` of the events of the cluster after the first `after` that this node has seen, and the number of all, for
+    /// Returns the latest `count` of the cluster's events after the first `after` that this node has seen. Returns also the number of all events, for
     /// the next call.
     pub fn cluster_events(&self, after: u64, count: usize) -> (Vec<Arc<ClusterEvent>>, u64) {
         self.inner.cluster_events.after(after, count)
@@ -64,8 +64,8 @@ impl Node {
 }
 
 impl ClusterObserver {
-    /// Returns the new events.
-    fn see(
+    /// Compares an observation with the last one, and returns the events between them.
+    fn observe(
         &mut self,
         leader: LeaderView,
         members: Members,
@@ -97,7 +97,7 @@ impl ClusterObserver {
             news.extend(begun.map(|(_, alarm)| ClusterEventKind::AlarmBegan(alarm.clone())));
             let over = before.iter().filter(|(key, _)| !now.contains_key(key));
             news.extend(over.map(|(_, alarm)| ClusterEventKind::AlarmOver(alarm.clone())));
-            // Stored as they began, for the event of their end.
+            // An alarm is stored as it began, because the event of its end has the same id.
             self.alarms = now
                 .into_iter()
                 .map(|(key, alarm)| (key, before.get(&key).cloned().unwrap_or(alarm)))
@@ -107,7 +107,7 @@ impl ClusterObserver {
     }
 }
 
-/// In words; empty if nothing is different that people care about.
+/// Describes the difference of two memberships in words. Returns an empty text if votes and addresses are equal.
 fn difference(before: &Members, now: &Members) -> String {
     let mut all = Vec::new();
     for (id, (votes, address)) in &now.each {
@@ -115,7 +115,11 @@ fn difference(before: &Members, now: &Members) -> String {
             None if *votes => all.push(format!("node {id} was added as a voter")),
             None => all.push(format!("node {id} was added as a learner")),
             Some((voted, _)) if voted != votes => {
-                let what = if *votes { "votes now" } else { "votes no more" };
+                let what = if *votes {
+                    "votes now"
+                } else {
+                    "does not vote any more"
+                };
                 all.push(format!("node {id} {what}"));
             }
             Some((_, was_at)) if was_at != address => {
@@ -155,26 +159,28 @@ mod tests {
     }
 
     #[test]
-    fn leaders_and_members_are_told_when_they_change() {
+    fn changes_of_leader_and_members_are_events() {
         let mut observer = ClusterObserver::default();
         let three = || members(1, &[(1, true), (2, true), (3, true)]);
-        let first = observer.see(led(1, Some(1)), three(), None);
+        let first = observer.observe(led(1, Some(1)), three(), None);
         assert_eq!(first, [ClusterEventKind::LeaderChanged { leader: 1, term: 1 }]);
         for nothing_new in [led(1, Some(1)), led(2, None), led(1, Some(1))] {
-            assert_eq!(observer.see(nothing_new, three(), None), []);
+            assert_eq!(observer.observe(nothing_new, three(), None), []);
         }
-        let again = observer.see(led(3, Some(1)), three(), None);
+        let again = observer.observe(led(3, Some(1)), three(), None);
         assert_eq!(again, [ClusterEventKind::LeaderChanged { leader: 1, term: 3 }]);
-        let mut told =
-            |index, each: &[(NodeId, bool)]| match &observer.see(led(3, Some(1)), members(index, each), None)
-                [..]
-            {
-                [ClusterEventKind::MembersChanged { index: at, change }] if *at == index => change.clone(),
-                other => panic!("{other:?}"),
-            };
-        let learner = told(5, &[(1, true), (2, true), (3, true), (4, false)]);
+        let mut change = |index, each: &[(NodeId, bool)]| match &observer.observe(
+            led(3, Some(1)),
+            members(index, each),
+            None,
+        )[..]
+        {
+            [ClusterEventKind::MembersChanged { index: at, change }] if *at == index => change.clone(),
+            other => panic!("{other:?}"),
+        };
+        let learner = change(5, &[(1, true), (2, true), (3, true), (4, false)]);
         assert_eq!(learner, "node 4 was added as a learner");
-        let swapped = told(6, &[(1, true), (2, true), (4, true)]);
+        let swapped = change(6, &[(1, true), (2, true), (4, true)]);
         assert_eq!(swapped, "node 4 votes now, node 3 was removed");
         let mut moved = members(7, &[(1, true), (2, true), (4, true)]);
         moved.each.get_mut(&4).unwrap().1.http = "elsewhere:7400".to_owned();
@@ -197,12 +203,12 @@ mod tests {
             low_water_bytes: None,
             sync_us: None,
         };
-        let mut see = |alarms| observer.see(LeaderView::default(), Members::default(), alarms);
+        let mut see = |alarms| observer.observe(LeaderView::default(), Members::default(), alarms);
         assert_eq!(
             see(Some(vec![alarm(5)])),
             [ClusterEventKind::AlarmBegan(alarm(5))]
         );
-        // Nobody leads for a while, and the next leader has seen it later.
+        // There is no leader for a while, and the next leader saw the alarm later.
         assert_eq!(see(None), []);
         assert_eq!(see(Some(vec![alarm(7)])), []);
         assert_eq!(see(Some(Vec::new())), [ClusterEventKind::AlarmOver(alarm(5))]);

@@ -25,17 +25,17 @@ impl Node {
         self.inner.raft.leads()
     }
 
-    /// Returns the term in which this node leads, for all that it knows.
+    /// Returns the term in which this node leads, as far as it knows.
     pub fn leads_in(&self) -> Option<u64> {
         self.inner.raft.leads_in()
     }
 
-    /// Returns how many members follow this node, and how closely; `None` if it does not lead.
+    /// Returns the number of members that follow this node, and their lags; `None` if it does not lead.
     pub fn followers(&self) -> Option<Followers> {
         self.inner.raft.followers()
     }
 
-    /// Returns where this node keeps its log and its snapshots, and how large they are. Waits for the disk.
+    /// Returns the paths and the sizes of this node's log and snapshots. Blocks on the disk.
     pub fn file_sizes(&self) -> io::Result<FileSizes> {
         self.inner.raft.file_sizes()
     }
@@ -57,57 +57,55 @@ impl Node {
         self.inner.raft.log_end()
     }
 
-    /// Returns what this node sees of its own disk.
+    /// Returns this node's report on its own disk.
     pub fn disk_report(&self) -> DiskReport {
         self.inner.raft.disk_report()
     }
 
-    /// Returns why this node cannot serve now; `None` if it can.
+    /// Returns the reason for which this node cannot serve now, or `None` if it can.
     pub fn not_ready(&self) -> Option<String> {
         self.inner.raft.not_ready()
     }
 
-    /// Returns an error if this node serves nobody: it cannot go on, or its state differs from that of the others.
+    /// Returns an error if this node serves no request: it has failed, or its state differs from that of the other members.
     pub fn serving(&self) -> Result<(), Unavailable> {
         self.inner.raft.serving()
     }
 
-    /// Returns when this node is cut off: a request that waits here for a leader would not complete.
+    /// Waits until this node is cut off from the leader, so that a request that waits here for a leader would not complete.
     pub async fn cut_off(&self) {
         self.inner.raft.cut_off().await;
     }
 
-    /// Returns when this node serves nobody, because its state differs from that of the others.
+    /// Waits until this node serves no request because its state differs from that of the other members.
     pub async fn distrusted(&self) {
         self.inner.raft.distrusted().await;
     }
 
-    /// Waits until this node has applied all that was committed anywhere when this was called. A
-    /// [`Node::read`] afterwards is linearizable.
+    /// Waits until this node has applied everything that was committed in the cluster at the time of the call. A later [`Node::read`] is
+    /// linearizable.
     pub async fn read_barrier(&self) -> Result<(), Unavailable> {
         self.inner.raft.read_barrier().await
     }
 
-    /// Waits until this node has caught up with a leader once since it was started. A [`Node::read`] afterwards is not older
-    /// than what any node had shown to anybody before this one was started, itself in an earlier run above all.
+    /// Waits until this node has caught up with a leader once since its start. A later [`Node::read`] is not older than anything that any node showed
+    /// to a client before this start. Above all that includes this node itself in an earlier run.
     pub async fn caught_up_once(&self) -> Result<(), Unavailable> {
         self.inner.raft.caught_up_once().await
     }
 
-    /// Writes a snapshot of what this node has applied, and shortens its log; waits until it is complete. If nothing
-    /// was applied since the newest one, that is the answer.
+    /// Writes a snapshot of the state of this node, shortens its log, and waits until the snapshot is complete. If nothing was applied since the
+    /// newest snapshot, returns that one.
     pub async fn make_snapshot(&self) -> Result<SnapshotMade, Unavailable> {
         self.inner.raft.make_snapshot().await
     }
 
-    /// Returns whether [`Node::stop`] was called or the node has failed: nothing is applied here any more, and clients must not try again
-    /// here.
+    /// Returns whether [`Node::stop`] was called or the node has failed. Then it applies nothing any more, and clients must not retry on this node.
     pub fn is_stopping(&self) -> bool {
         self.inner.raft.is_stopping()
     }
 
-    /// Waits until the node cannot go on: its disk failed, or its peers refused it; returns the reason. Never
-    /// returns on a healthy node.
+    /// Waits until the node has failed, because its disk failed or its peers rejected it, and returns the reason. Never returns on a healthy node.
     pub fn failed(&self) -> BoxFuture<'_, String> {
         Box::pin(self.inner.raft.failed())
     }

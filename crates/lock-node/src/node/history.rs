@@ -1,4 +1,4 @@
-//! Questions about the history of a lock.
+//! Queries of the history of a lock.
 
 use observers::history::LockHistory;
 use raft_node::Unavailable;
@@ -6,23 +6,22 @@ use znode_store::LockName;
 
 use super::Node;
 
-/// Why there is no history to see.
+/// Reason for which a node returns no history.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
-    /// The node is configured to keep none.
-    #[error("this node keeps no history of locks")]
+    /// The node is configured without a history.
+    #[error("the lock history of this node is turned off")]
     Off,
-    /// Not now.
+    /// The node cannot read its history now.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
 }
 
 impl Node {
-    /// Returns past and present holders of a lock: what this node has stored, the latest first, at most `count` of those whose token is
-    /// smaller than `before`. Holds with one token, which a transaction of a ZooKeeper client can create, stay together: then there may be
-    /// more.
+    /// Returns past and current holders of a lock as far as this node has stored them, the latest first: at most `count` with a token below `before`.
+    /// Holds with the same token, which a transaction of a ZooKeeper client can create, are not separated, so there may be more.
     ///
-    /// It contains everything that an earlier [`Node::read`] here has shown.
+    /// The history contains everything that an earlier [`Node::read`] on this node has shown.
     pub async fn lock_history(
         &self,
         lock: &LockName,

@@ -1,4 +1,4 @@
-//! End of a running node.
+//! Stop of a running node.
 
 use futures_util::future::BoxFuture;
 
@@ -7,17 +7,16 @@ use raft_node::replicated_state::ReplicatedState;
 use super::Node;
 
 impl Node {
-    /// Hands leadership to another member if this node leads, and stops. What waits here is answered
-    /// `Unavailable` or `OutcomeUnknown`.
+    /// Transfers leadership to another member if this node leads, and stops the node. Waiting requests get `Unavailable` or `OutcomeUnknown`.
     ///
-    /// Peers and clients cannot hold it up. A disk that hangs can: then [`Node::stops_at`] says so.
+    /// Peers and clients cannot delay the stop. A disk that hangs can; [`Node::stops_at`] reports it.
     // Boxed, so that it is compiled in this crate alone: see `start_keeping`.
     #[inline(never)]
     pub fn stop(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.stop_here())
     }
 
-    /// Returns what a stopping node waits for. `None`: it does not stop, or has stopped.
+    /// Returns the step that a stopping node waits for, or `None` if it is not stopping or has stopped.
     pub fn stops_at(&self) -> Option<&'static str> {
         *self.inner.stops_at.lock()
     }
@@ -37,7 +36,7 @@ impl Node {
         if let Some(history) = inner.history.clone() {
             let stopped = raft_node::blocking::run(move || history.stop()).await;
             if let Err(error) = stopped {
-                tracing::warn!(%error, "the lock history did not end in order");
+                tracing::warn!(%error, "the lock history did not stop cleanly");
             }
         }
         waits_for("the log's disk");
@@ -45,7 +44,7 @@ impl Node {
         *inner.stops_at.lock() = None;
     }
 
-    /// Answers all who wait as soon as the node has failed: nobody would any more, and they can go to another node.
+    /// Ends all waits as soon as the node has failed, so that their clients retry on another node. Otherwise they would never be answered.
     pub(super) async fn refuse_when_failed(self) {
         tokio::select! {
             _ = self.failed() => {

@@ -1,4 +1,4 @@
-//! Changes of the membership and of leadership, as front ends ask for them.
+//! Changes of the membership and of leadership, for front ends.
 
 use futures_util::future::BoxFuture;
 
@@ -9,9 +9,9 @@ use raft_node::membership::{MembershipChange, MembershipChanged, MembershipError
 use raft_node::{MemberAddress, NodeId};
 
 impl Node {
-    /// Changes the membership or the leader. Every node accepts every change; the leader makes it, one at a time.
+    /// Changes the membership or the leader. Every node accepts every change; the leader makes one change at a time.
     ///
-    /// Making the same change again succeeds, so after [`MembershipError::OutcomeUnknown`] it is made again.
+    /// A change that is already made succeeds again, so after [`MembershipError::OutcomeUnknown`] the caller repeats it.
     pub fn change_membership(
         &self,
         change: MembershipChange,
@@ -19,8 +19,8 @@ impl Node {
         self.inner.raft.change_membership(change)
     }
 
-    /// Takes a node in that was started with [`RaftNodeConfig::join`](crate::RaftNodeConfig::join) and listens at `address`. It is a learner: it gets
-    /// the state and all changes, takes every request, and counts for nothing until it is promoted.
+    /// Adds a node that was started with [`RaftNodeConfig::join`](crate::RaftNodeConfig::join) and listens at `address`. It becomes a learner: it
+    /// receives the state and all changes, and accepts every request, but has no vote until it is promoted.
     pub async fn add_member(
         &self,
         node_id: NodeId,
@@ -30,8 +30,8 @@ impl Node {
         self.change_membership(change).await
     }
 
-    /// Removes a member, dead or alive, this one or another. Its id is never given again. `force`: also if the voters
-    /// that remain cannot make a majority at the moment; nothing is committed then until they can.
+    /// Removes a member, dead or alive, this one or another. Its id can never be used again. With `force` the member is removed even if the live
+    /// voters among the rest are currently no majority; then nothing is committed until they are.
     pub async fn remove_member(
         &self,
         node_id: NodeId,
@@ -47,7 +47,7 @@ impl Node {
         self.change_membership(change).await
     }
 
-    /// Makes a voter a learner. `force` as in [`Node::remove_member`].
+    /// Makes a voter a learner. `force` has the meaning as in [`Node::remove_member`].
     pub async fn demote_member(
         &self,
         node_id: NodeId,
@@ -57,8 +57,7 @@ impl Node {
         self.change_membership(change).await
     }
 
-    /// Tells the cluster where a member is found. A node whose own configured address changes does so itself when it
-    /// starts.
+    /// Changes the address of a member in the membership. A node whose own configured address has changed does this itself when it starts.
     pub async fn set_member_address(
         &self,
         node_id: NodeId,
@@ -68,22 +67,22 @@ impl Node {
         self.change_membership(change).await
     }
 
-    /// Moves leadership to a voter; `None`: to the living one that has most of the log.
+    /// Transfers leadership to a voter, or with `None` to the live voter that has most of the log.
     pub async fn move_leader(&self, to: Option<NodeId>) -> Result<MembershipChanged, MembershipError> {
         self.change_membership(MembershipChange::MoveLeader { to }).await
     }
 
-    /// Returns the condition of the members by the leader's word: how much of the log each lacks, and its disk report.
+    /// Returns the condition of the members as the leader reports it: how much of the log each one lacks, and its disk report.
     pub fn members_news(&self) -> BoxFuture<'_, Result<Vec<MemberNews>, Unavailable>> {
         self.inner.raft.members_news()
     }
 
-    /// The position in the log of the entry that set the membership: it grows with every change.
+    /// Returns the log index of the entry that set the membership. It grows with every change.
     pub fn membership_index(&self) -> u64 {
         self.inner.raft.membership_index()
     }
 
-    /// Returns whether this node has learnt that it was removed from the cluster. It has failed then, see [`Node::failed`].
+    /// Returns whether this node has learnt that it was removed from the cluster. It has then failed; see [`Node::failed`].
     pub fn was_removed(&self) -> bool {
         self.inner.raft.was_removed()
     }

@@ -1,16 +1,16 @@
-//! Controls of tests besides fail points: they trigger a step at once, and return the exact position of the state. Only with the feature
-//! `failpoints`.
+//! Controls for tests besides fail points: they trigger a step at once, and return the exact position of the state. The module exists only with the
+//! feature `failpoints`.
 
 use super::{Node, NodeId};
 
 /// Position of a node's state. Two nodes at the same position have the same digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatePosition {
-    /// The last log entry that was applied.
+    /// Index of the last log entry that was applied.
     pub index: u64,
-    /// The last position of the tree.
+    /// Last position of the tree.
     pub zxid: u64,
-    /// The state at that position, as a number.
+    /// Digest of the state at that position.
     pub digest: u64,
 }
 
@@ -26,7 +26,7 @@ impl Node {
         }
     }
 
-    /// Begins to hand the leadership to `to`, and returns before it is handed over. Fails if `to` is no voter or openraft has stopped.
+    /// Begins the transfer of leadership to `to`, and returns before it is complete. Fails if `to` is no voter or openraft has stopped.
     pub async fn hand_leadership_to(&self, to: NodeId) -> Result<(), String> {
         self.inner.raft.hand_leadership_to(to).await
     }

@@ -108,7 +108,7 @@ async fn put(node: &Node, path: &str) {
     node.propose(create(path)).await.unwrap().outcome.unwrap();
 }
 
-/// Puts another state in the place of a node's, at the same position: as a bit that flips, or an apply that differs.
+/// Replaces the state of a node by another one at the same position, as a flipped bit or a faulty apply would.
 fn spoil(node: &Node) {
     let mut store = node.replica().store.write();
     let (zxid, context) = (
@@ -150,7 +150,7 @@ async fn follower_that_differs_stops_serving_and_serves_again_after_a_restart_th
     for node in cluster.nodes.values() {
         until("there is an alarm", || has_alarm(node, follower)).await;
     }
-    // The others go on, and it goes on voting.
+    // The other nodes continue, and this one continues to vote.
     put(&cluster.nodes[&leader], "/b").await;
     let third = *cluster
         .nodes

@@ -7,26 +7,26 @@ use tokio::time::Instant;
 
 use raft_log::sync::Mutex;
 
-/// Time after a read for which another one is expected: longer than the pause of programs between two requests that belong together.
+/// Time after a read for which another one is expected. It is longer than the usual pause of a program between two related requests.
 pub(super) const LATELY: Duration = Duration::from_secs(1);
 
-/// Counter of reads, without times: there are many reads, and few questions.
+/// Counter of reads. It stores no times of reads, because there are many reads and few queries.
 #[derive(Debug, Default)]
 pub(super) struct RecentReads {
     count: AtomicU64,
     found: Mutex<LastCount>,
 }
 
-/// Result of the last question.
+/// Result of the last query.
 #[derive(Debug, Default)]
 struct LastCount {
     count: u64,
-    /// Time of the last question that found new reads.
+    /// Time of the last query that found new reads.
     at: Option<Instant>,
 }
 
 impl RecentReads {
-    /// Somebody looks.
+    /// Counts a read.
     pub fn note(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
@@ -54,15 +54,15 @@ mod tests {
     #[test]
     fn a_read_counts_as_recent_for_a_while() {
         let began = Instant::now();
-        let looks = RecentReads::default();
-        assert!(!looks.were_lately(began));
-        looks.note();
-        assert_eq!(looks.count(), 1);
-        assert!(looks.were_lately(began));
-        assert!(looks.were_lately(began + LATELY / 2));
-        looks.note();
-        assert!(looks.were_lately(began + LATELY * 3 / 4));
-        assert!(looks.were_lately(began + LATELY * 3 / 2));
-        assert!(!looks.were_lately(began + LATELY * 7 / 4));
+        let reads = RecentReads::default();
+        assert!(!reads.were_lately(began));
+        reads.note();
+        assert_eq!(reads.count(), 1);
+        assert!(reads.were_lately(began));
+        assert!(reads.were_lately(began + LATELY / 2));
+        reads.note();
+        assert!(reads.were_lately(began + LATELY * 3 / 4));
+        assert!(reads.were_lately(began + LATELY * 3 / 2));
+        assert!(!reads.were_lately(began + LATELY * 7 / 4));
     }
 }

@@ -1,4 +1,4 @@
-//! State of a snapshot.
+//! Restore of the state from a snapshot.
 
 use std::io;
 use std::sync::mpsc::sync_channel;
@@ -8,12 +8,12 @@ use znode_store::{Restorer, SnapshotPart, Store};
 use raft_node::codec;
 use raft_node::replicated_state::SnapshotParts;
 
-/// Number of decoded parts that may wait to be restored: enough that neither thread waits for the other for long, some 2 MB.
+/// Number of decoded parts that may wait to be restored, about 2 MB. With these neither thread waits for the other for long.
 const PARTS_AHEAD: usize = 16;
 
-/// Returns the state whose encoded parts `parts` reads. Blocks.
+/// Restores the state from its encoded parts, which `parts` reads. Blocks.
 ///
-/// Reading, checking and decoding take about as long as putting the state together, so they have a thread of their own. Beside the state
+/// Reading, checking and decoding the parts takes about as long as building the state from them, so it has a thread of its own. Besides the state
 /// only a few parts of some hundred znodes are in memory.
 pub fn restore(mut parts: SnapshotParts) -> io::Result<Store> {
     let mut next = move || match parts()? {
@@ -37,7 +37,7 @@ pub fn restore(mut parts: SnapshotParts) -> io::Result<Store> {
         decoder.spawn_scoped(scope, move || {
             while let Some(part) = next().transpose() {
                 let failed = part.is_err();
-                // After an error the restoring thread drops its end.
+                // After an error the restoring thread drops the receiver.
                 if decoded.send(part).is_err() || failed {
                     return;
                 }

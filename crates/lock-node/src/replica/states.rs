@@ -1,4 +1,4 @@
-//! Digests of this node's state at positions that other nodes have digests of, too.
+//! Digests of this node's state at positions at which other nodes compute digests, too.
 
 use std::collections::VecDeque;
 
@@ -7,21 +7,21 @@ use znode_store::Store;
 use raft_log::sync::Mutex;
 use raft_node::audit::StateDigest;
 
-/// Every entry whose index is a multiple of this leaves a digest: under load no two nodes are at one position when they
-/// are asked. A digest costs a look at each session.
+/// Number of entries between two stored digests: one is stored after each entry whose index is a multiple of this. Without them digests could not
+/// be compared under load, because no two nodes are then at the same position when they are asked. A digest costs a visit of each session.
 pub(super) const ENTRIES_BETWEEN: u64 = 1_024;
 
-/// Digests that are kept. A follower that is further behind is compared when it has caught up.
+/// Number of stored digests. A follower that is further behind is compared when it has caught up.
 const KEPT: usize = 8;
 
-/// The digests of earlier states, the oldest first.
+/// Digests of earlier states, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct States {
     kept: Mutex<VecDeque<StateDigest>>,
 }
 
 impl States {
-    /// Notes the state as it is after the entry at `index`, if that is one to compare at.
+    /// Stores the digest of the state after the entry at `index`, if that is an index for comparisons.
     pub fn applied(&self, index: u64, store: &Store) {
         if index.is_multiple_of(ENTRIES_BETWEEN) {
             let mut kept = self.kept.lock();
@@ -32,7 +32,7 @@ impl States {
         }
     }
 
-    /// Returns the digests, and that of the `present` state behind them.
+    /// Returns the stored digests, and after them that of the `present` state.
     pub fn with_present(&self, present: &Store) -> Vec<StateDigest> {
         let present = digest_of(present);
         let mut states: Vec<StateDigest> = self.kept.lock().iter().copied().collect();
@@ -42,7 +42,7 @@ impl States {
         states
     }
 
-    /// Another state has taken the place of this one.
+    /// Drops all digests, because a snapshot has replaced the state.
     pub fn replaced(&self) {
         self.kept.lock().clear();
     }

@@ -116,21 +116,21 @@ impl Loaded {
         eventually("the snapshot comes", || disk.events() >= before + changes).await;
     }
 
-    /// Cuts the power of all nodes at once; returns disks as they may be then, and what was acknowledged before.
-    /// With a `lie` they lose all that was not synced.
+    /// Cuts the power of all nodes at once. Returns possible contents of the disks after that, and the writes that were acknowledged
+    /// before. If the disks `lie`, they lose everything that was not synced.
     async fn cut(mut self, seed: u64, lie: bool) -> (BTreeMap<u64, SimDisk>, BTreeSet<ZPath>) {
         for (id, node) in &self.cluster.nodes {
             let failed = futures_util::FutureExt::now_or_never(node.failed());
             assert_eq!(failed, None, "seed {seed}: node {id} has failed by itself");
         }
-        // All at the same moment: nothing here waits, and all nodes run on this thread.
+        // All power cuts happen at the same moment, because this code never awaits, and all nodes run on this thread.
         let promised = self.acknowledged.lock().clone();
         let disks = &self.cluster.disks;
         let moments: BTreeMap<u64, usize> = disks.iter().map(|(id, disk)| (*id, disk.events())).collect();
         let left = disks.iter().map(|(id, disk)| {
             let mut model = disk.crash_model();
             disk.advance(&mut model, moments[id]);
-            // Each disk keeps another part of what was not synced; with 0, nothing of it.
+            // Each disk keeps a different part of the unsynced writes; with 0 it keeps none.
             let mixture = if lie { 0 } else { seed * 3 + id - 1 };
             (*id, model.crash(mixture))
         });
@@ -214,7 +214,7 @@ async fn lost_with(lie: IgnoredCall) -> Result<usize, String> {
         .for_each(|disk| disk.ignore_calls(lie));
     let before = loaded.count();
     eventually("the cluster writes", || loaded.count() >= before + WRITES).await;
-    // Long enough for further segments, whose names have to be synced, too.
+    // The run is long enough for new segments, whose names have to be synced, too.
     let changes = |loaded: &Loaded| loaded.cluster.node(1).status().snapshot_index;
     let snapshot = changes(&loaded);
     eventually("snapshots are made", || changes(&loaded) > snapshot + 20).await;
