@@ -26,7 +26,7 @@ pub struct RaftNodeConfig {
     /// All members at the first start of the cluster, including this node. Later the cluster knows its own
     /// members; these addresses are further candidates to reach them, and define this node's address.
     pub members: BTreeMap<NodeId, MemberAddress>,
-    /// This node joins an existing cluster: it forms none, and waits until a member adds it
+    /// True if this node joins an existing cluster: it forms none, and waits until a member adds it
     /// ([`RaftNode::change_membership`](crate::RaftNode::change_membership)). Has no effect once the node has joined.
     pub join: bool,
     /// Address at which the node listens for peers. `None`: its own address in `members`.

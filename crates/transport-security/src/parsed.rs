@@ -62,7 +62,7 @@ fn name(name: &GeneralName<'_>) -> Option<String> {
 }
 
 impl Read {
-    /// The one node that the certificate names.
+    /// Returns the one node that the certificate names.
     pub fn peer(&self) -> Result<PeerName, PeerFault> {
         let uris = self.names.iter().filter_map(|name| name.strip_prefix("URI:"));
         // The scheme is compared case-insensitively: every name that somebody may take for the name of a node
