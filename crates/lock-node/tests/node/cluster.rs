@@ -185,17 +185,15 @@ impl Cluster {
 
     pub async fn restart(&mut self, id: NodeId) -> Result<(), StartError> {
         let config = self.configs[&id].clone();
+        let listener = listen_again(&config.raft.peer_listen_address()?).await;
         let disk: Option<Arc<dyn Disk>> = match (self.troubled.get(&id), self.disks.get(&id)) {
             (Some(disk), _) => Some(Arc::new(disk.clone())),
             (None, Some(disk)) => Some(Arc::new(disk.clone())),
             (None, None) => None,
         };
         let node = match disk {
-            Some(disk) => {
-                let listener = TcpListener::bind(&config.raft.members[&id].peer).await.unwrap();
-                Node::start_on_disk(config, listener, disk).await?
-            }
-            None => Node::start(config).await?,
+            Some(disk) => Node::start_on_disk(config, listener, disk).await?,
+            None => Node::start_on(config, listener).await?,
         };
         self.nodes.insert(id, node);
         Ok(())
@@ -205,6 +203,23 @@ impl Cluster {
         let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         for id in ids {
             self.stop(id).await;
+        }
+    }
+}
+
+/// Listens at the address of a stopped node. A connection of another process may have the port for a while, since it is one of those that the
+/// operating system chooses from.
+async fn listen_again(address: &str) -> TcpListener {
+    let deadline = tokio::time::Instant::now() + TIMEOUT;
+    loop {
+        match TcpListener::bind(address).await {
+            Err(error)
+                if error.kind() == std::io::ErrorKind::AddrInUse
+                    && tokio::time::Instant::now() < deadline =>
+            {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            bound => return bound.unwrap(),
         }
     }
 }
