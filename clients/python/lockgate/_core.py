@@ -156,7 +156,10 @@ class Core:
         self.counts["requests"] += 1
         self.counts[f"requests_{outcome}"] += 1
         if self.options.on_request is not None:
-            self.options.on_request(operation, outcome, seconds)
+            try:
+                self.options.on_request(operation, outcome, seconds)
+            except Exception:
+                log.exception("the callback for requests has failed")
 
     # Session.
 
