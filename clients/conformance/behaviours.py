@@ -7,7 +7,7 @@ import threading
 import time
 from urllib.parse import unquote
 
-from harness import Failure, check, until
+from harness import CommandError, Failure, check, until
 
 #: Margin of the deadline: 1 % and 100 ms. See behaviour 2.
 RATE, NOTICE = 0.01, 0.1
@@ -149,8 +149,6 @@ def loss_is_told_before_another_client_is_granted_the_lock(t):
 
 
 def check_lost(d, command, reason):
-    from harness import CommandError
-
     try:
         d.reply(command)
     except CommandError as error:
@@ -273,6 +271,24 @@ def kinds_of_errors_are_not_mixed(t):
     dead = [f"127.0.0.1:{free_port()}" for _ in range(3)]
     d.do("open", client="dead", servers=dead, ttl_ms=t.ttl, patience_ms=1000)
     d.fails("unavailable", "acquire", client="dead", as_="y", lock=lock, wait_ms=0)
+
+
+@behaviour(5)
+def full_queue_is_a_refusal(t):
+    cluster = t.cluster_of_short_queues(8)
+    d = t.client(servers=cluster.servers)
+    lock = t.name()
+    cluster.acquire(cluster.session(), lock)
+    waits = [d.start("acquire", client="c", as_=f"h{number}", lock=lock, wait_ms=8000) for number in range(12)]
+    codes = []
+    for each in waits:
+        try:
+            d.reply(each)
+        except CommandError as error:
+            check(error.kind == "refused", f"a full queue ended with {error}")
+            codes.append(error.code)
+    check("lock_timeout" in codes and len(set(codes)) == 2 and len(codes) == 12, f"the codes are {codes}")
+    check(not cluster.lock(lock)["queue"], "the queue is not empty")
 
 
 def free_port():

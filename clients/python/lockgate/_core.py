@@ -264,9 +264,9 @@ class Core:
             raise Refused("not_holder", "one of the locks was lost before")
 
     async def _of_session(self, session: Session, request: Any) -> Json:
-        """Sends a request about a hold: for as long as the session may live."""
+        """Sends a request about a hold: for the patience, or for as long as the session may live without a heartbeat."""
         try:
-            answer: Json = await session.servers.ask(request, session.life.ttl)
+            answer: Json = await session.servers.ask(request, max(session.life.ttl, session.servers.patience))
             return answer
         except Refused as refusal:
             session.ended(refusal)

@@ -5,6 +5,7 @@ import gc
 import json
 import logging
 import os
+import signal
 import threading
 import time
 import unittest
@@ -319,6 +320,27 @@ class Threads(unittest.TestCase):
             os._exit(0 if lock.loss is not None and self.gate.session_id is None else 1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         lock.check()
+
+    def test_interrupted_wait_leaves_the_queue(self) -> None:
+        holder = self.cluster.gate()
+        self.addCleanup(holder.close)
+
+        def interrupt() -> None:
+            while not holder.inspect("a")["queue"]:
+                time.sleep(0.005)
+            # To the main thread, as Ctrl-C does.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+        with holder.lock("a"):
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            with self.assertRaises(KeyboardInterrupt):
+                self.gate.lock("a").acquire()
+            thread.join()
+            end = time.monotonic() + 5
+            while holder.inspect("a")["queue"]:
+                self.assertLess(time.monotonic(), end, "it is still in the queue")
+                time.sleep(0.005)
 
     def test_addresses_are_checked(self) -> None:
         with self.assertRaises(ValueError):
