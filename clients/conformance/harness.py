@@ -79,11 +79,7 @@ class Cluster:
         options = [option for option in options if "=" not in option]
         self.tls = None
         self.admin_token = None
-        try:
-            self.up("--ephemeral-ports", *options)
-        except RuntimeError:
-            # A busy machine may need longer to start the nodes than the command waits.
-            self.up()
+        self.up("--ephemeral-ports", *options)
         config = (self.directory / "node-1/config.toml").read_text()
         found = re.findall(r'\[members\.(\d+)\]\npeer = "[^"]*"\nhttp = "([^"]*)"', config)
         self.servers = [address for _, address in sorted(found)]
@@ -98,11 +94,15 @@ class Cluster:
 
     def up(self, *options):
         """Starts the nodes that do not run."""
-        command = [*NICE, self.program, "cluster", "up", "--dir", self.directory, *options]
         environment = {**os.environ, **self.settings}
-        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=180, env=environment)
-        if done.returncode != 0:
-            raise RuntimeError(f"the cluster does not start: {done.stderr}")
+        # A busy machine may need longer to start the nodes than the command waits.
+        for _ in range(5):
+            command = [*NICE, self.program, "cluster", "up", "--dir", str(self.directory), *options]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+            if done.returncode == 0:
+                return
+            options = ()
+        raise RuntimeError(f"the cluster does not start: {done.stderr}")
 
     def down(self):
         subprocess.run([self.program, "cluster", "down", "--dir", str(self.directory)], capture_output=True, timeout=60)
