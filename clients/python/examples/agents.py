@@ -28,9 +28,9 @@ async def edit(gate: Gate, agent: str, files: List[str]) -> None:
     try:
         # The task in the block is cancelled if the locks are lost, so that two agents never edit one file.
         async with locks:
-            for step in range(3):
+            for step in range(5):
                 print(f"{agent}: edit {step} of {files} under {locks.tokens}")
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(0.3)
                 if finish.is_set():
                     return
     except LockLost as lost:

@@ -4,15 +4,22 @@ its caller, it withdraws from the queue, and gives a late grant back."""
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import Any, Awaitable, Callable, Dict, List, Optional, Set
 
 from ._life import Life, now
 from ._servers import NotExecuted, Servers, Uncertain, call, in_doubt_error, pauses, request_id
-from .errors import GateClosed, LockgateError, LockLost, OutcomeUnknown, Refused
+from .errors import GateClosed, LockgateError, LockLost, Loss, OutcomeUnknown, Refused
 
 #: Longest sleep of a waiting call before it reads the clock of the session.
 _LOOK_EVERY = 1.0
+
+#: Longest time to wait for the event that explains a loss which an answer has shown without its reason.
+TOLD_WITHIN = 0.5
+
+#: Time that a server gets for a lease without a limit of the wait, before the call continues at the next one.
+_LEASE_WAIT = 30.0
 
 Undo = Callable[[Any], Awaitable[None]]
 
@@ -116,20 +123,21 @@ class Acquire:
         ends = [_LOOK_EVERY]
         if self.life:
             ends.append(self.life.valid_until - now())
-        if self._give_up_at is not None:
-            ends.append(self._give_up_at - time.monotonic())
-            ends.append(self._silent_at(began) - time.monotonic())
+        ends.append(self._silent_at(began) - time.monotonic())
         return max(0.001, min(ends))
 
     def _silent_at(self, began: float) -> float:
-        """Time by which a server answers a bounded call, even if it waits in vain."""
-        return max(began, self._until or 0) + self.servers.answer_within
+        """Returns the time after which another server is asked: a bounded call should have an answer by then. Of one without a limit, the
+        heartbeats of the session find out whether the server lives; a lease has none."""
+        if self._until is not None:
+            return max(began, self._until) + self.servers.answer_within
+        return math.inf if self.life else began + _LEASE_WAIT
 
     def _waits_on(self, address: str, suspicion: "asyncio.Task[Any]", began: float) -> None:
         """Returns if this attempt goes on, and raises if another server is to be asked."""
         if suspicion.done():
             raise Uncertain(f"{address}: the server is silent")
-        if self._until is not None and time.monotonic() >= self._silent_at(began):
+        if time.monotonic() >= self._silent_at(began):
             raise Uncertain(f"{address}: no answer in time")
 
     def _next(self) -> Any:
@@ -142,7 +150,7 @@ class Acquire:
     async def _take_back(self) -> None:
         """Withdraws the call: the same request without a wait. The answer is the end of the wait, or a grant, which is given back."""
         self.wait = 0
-        pause = pauses()
+        pause, give_up_at = pauses(), time.monotonic() + self.servers.patience
         try:
             while not (self.life and self.life.loss()):
                 server = self.servers.current
@@ -154,7 +162,7 @@ class Acquire:
                     return
                 except (NotExecuted, Uncertain, asyncio.TimeoutError):
                     self.servers.turn_away(server)
-                    if self.life is None and self._give_up_at is not None and time.monotonic() > self._give_up_at:
+                    if self.life is None and time.monotonic() > give_up_at:
                         return
                 await asyncio.sleep(self.servers.pause(next(pause)))
         finally:
@@ -175,9 +183,6 @@ async def explained(life: Life, holder: str, error: LockgateError) -> LockgateEr
         return LockLost(loss)
     if not (isinstance(error, Refused) and error.code == "not_holder"):
         return error
-    from ._session import TOLD_WITHIN
-    from .errors import Loss
-
     until = time.monotonic() + (TOLD_WITHIN if life.followed else 0)
     while life.why_gone(holder) is None and time.monotonic() < until:
         await asyncio.sleep(0.01)

@@ -126,6 +126,7 @@ class Core:
         self.counts: "collections.Counter[str]" = collections.Counter()
         self.session: Optional[Session] = None
         self.closed = False
+        self._position = names.POSITIONS[0]
         self._opening: Optional["asyncio.Lock"] = None
         self._servers: Optional[Servers] = None
         self._transport = transport
@@ -156,7 +157,10 @@ class Core:
         self.counts["requests"] += 1
         self.counts[f"requests_{outcome}"] += 1
         if self.options.on_request is not None:
-            self.options.on_request(operation, outcome, seconds)
+            try:
+                self.options.on_request(operation, outcome, seconds)
+            except Exception:
+                log.exception("the callback for requests has failed")
 
     # Session.
 
@@ -261,9 +265,9 @@ class Core:
             raise Refused("not_holder", "one of the locks was lost before")
 
     async def _of_session(self, session: Session, request: Any) -> Json:
-        """Sends a request about a hold: for as long as the session may live."""
+        """Sends a request about a hold: for the patience, or for as long as the session may live without a heartbeat."""
         try:
-            answer: Json = await session.servers.ask(request, session.life.ttl)
+            answer: Json = await session.servers.ask(request, max(session.life.ttl, session.servers.patience))
             return answer
         except Refused as refusal:
             session.ended(refusal)
@@ -455,22 +459,27 @@ class Core:
         await self.servers.ask(call("DELETE", _znode(path) + query))
 
     async def children(self, path: str) -> List[str]:
-        found, after = [], None
-        while True:
-            query = _query(children=True, linearizable=True, count=1000, after=after)
+        found: List[str] = []
+        page: Json = {}
+        while not page or names.next_page(page):
+            query = _query(children=True, linearizable=True, **names.next_page(page))
             page = await self.servers.ask(call("GET", _znode(path) + query))
             found += [str(child["name"]) for child in page["children"]]
-            after = page.get("next_after")
-            if after is None:
-                return sorted(found)
+        return sorted(found)
 
     async def watch(self, path: str, kind: str, timeout: Optional[float], zxid: Optional[int]) -> Optional[Json]:
         """Waits for one change, over all servers. Returns `None` when the time is over."""
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _POLL if until is None else min(_POLL, until - time.monotonic())
-            query = _query(kind=kind, timeout_ms=max(0, round(left * 1000)), seen_zxid=zxid, linearizable=True)
-            event: Json = await self.servers.ask(call("GET", "/v1/watch" + quote(path) + query))
+            fields = {"kind": kind, "timeout_ms": max(0, round(left * 1000)), self._position: zxid, "linearizable": True}
+            try:
+                event: Json = await self.servers.ask(call("GET", "/v1/watch" + quote(path) + _query(**fields)))
+            except Refused as refusal:
+                if refusal.code != "bad_request" or zxid is None or self._position == names.POSITIONS[-1]:
+                    raise
+                self._position = names.POSITIONS[-1]
+                continue
             if event:
                 return event
             if until is not None and time.monotonic() >= until:

@@ -24,7 +24,10 @@ class Call(Generic[T]):
         self._loop.call_soon_threadsafe(self._start)
 
     def _start(self) -> None:
-        self._task = self._loop.create_task(self._run())
+        if self.future.cancelled():
+            self._coroutine.close()
+        else:
+            self._task = self._loop.create_task(self._run())
 
     async def _run(self) -> None:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from ._core import Core, Options, Wanted
 from ._life import Hold, ReleaseRequest
@@ -119,7 +119,10 @@ class Grant:
         return f"<{type(self).__name__} {self.name!r} {state}>"
 
 
-class GateBase:
+L = TypeVar("L", bound=Grant)
+
+
+class GateBase(Generic[L]):
     """What a gate is made of."""
 
     def __init__(
@@ -152,6 +155,41 @@ class GateBase:
             on_request=on_request,
         )
         self._core = Core(options, transport)
+
+    def _lock(self, wanted: Wanted, wait: Optional[float]) -> L:
+        """Returns a lock of this face."""
+        raise NotImplementedError
+
+    def lock(
+        self,
+        name: str,
+        wait: Optional[float] = None,
+        *,
+        owner: Optional[str] = None,
+        note: Optional[str] = None,
+        lock_delay: Optional[float] = None,
+        max_hold: Optional[float] = None,
+        mode: str = "exclusive",
+    ) -> L:
+        """Returns an exclusive lock. `wait`: `None` for ever, 0 to try. With an `owner`, the same owner may acquire it again."""
+        wanted = Wanted.one(name, mode, owner=owner, note=note, lock_delay=lock_delay, max_hold=max_hold)
+        return self._lock(wanted, wait)
+
+    def shared(self, name: str, wait: Optional[float] = None, **options: Any) -> L:
+        """Returns a shared lock: any number of holders, none of them exclusive."""
+        return self.lock(name, wait, mode="shared", **options)
+
+    def upgradeable(self, name: str, wait: Optional[float] = None, **options: Any) -> L:
+        """Returns a lock for reading now and possibly writing later (`upgrade()`)."""
+        return self.lock(name, wait, mode="upgradeable", **options)
+
+    def semaphore(self, name: str, limit: Optional[int] = None, permits: int = 1, wait: Optional[float] = None, note: Optional[str] = None) -> L:
+        """Returns a semaphore with `limit` permits in all (`None`: as it is set), of which it takes `permits`."""
+        return self._lock(Wanted.one(name, "semaphore", limit, permits, note=note), wait)
+
+    def locks(self, *names: Union[str, Wanted], wait: Optional[float] = None, owner: Optional[str] = None, note: Optional[str] = None) -> L:
+        """Returns several locks, all or none. Callers that want some of the same cannot deadlock."""
+        return self._lock(many(names, owner, note), wait)
 
     @property
     def session_id(self) -> Optional[str]:

@@ -20,6 +20,17 @@ def event(name: str) -> str:
     return _EVENTS.get(name, name)
 
 
+#: Names of the position after which a watch reports changes, in the order in which they are tried.
+POSITIONS = ("zxid", "seen_zxid")
+
+
+def next_page(page: Dict[str, Any]) -> Dict[str, Any]:
+    """Returns the parameters of the next page of a list; none after the last one."""
+    if page.get("next_cursor") is not None:
+        return {"cursor": page["next_cursor"]}
+    return {} if page.get("next_after") is None else {"after": page["next_after"]}
+
+
 def release_requests(news: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Returns the release requests in a heartbeat's answer or in an event `state`."""
     found = news.get("release_requested", news.get("revoke_requested", []))

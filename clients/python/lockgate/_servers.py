@@ -53,7 +53,7 @@ def segment(name: str) -> str:
 
 
 def call(method: str, path: str, body: Optional[Mapping[str, Any]] = None) -> Request:
-    """Returns a request with a document. Its `request_id`, if there is one, is sent as `Idempotency-Key` too."""
+    """Returns a request with a document."""
     return Request(method, path, b"" if body is None else json.dumps(body).encode())
 
 
@@ -208,8 +208,8 @@ class Servers:
         headers = await self.headers(request)
         return await self.http.stream(server.address, Request(request.method, request.path, request.body, headers))
 
-    async def ask(self, request: Request, total: Optional[float] = None, once: bool = False) -> Any:
-        """Sends a request until a server gives a definite answer. With `once` it is not idempotent: it is repeated only if nothing was done."""
+    async def ask(self, request: Request, total: Optional[float] = None) -> Any:
+        """Sends an idempotent request until a server gives a definite answer."""
         total = self.patience if total is None else total
         deadline = time.monotonic() + total
         changes, in_doubt, within, pause = request.method != "GET", False, self.answer_within, pauses()
@@ -232,7 +232,7 @@ class Servers:
                 why, in_doubt = f"{server.address}: no answer in {within:g} s", True
             self.turn_away(server)
             wait = self.pause(next(pause))
-            if (once and in_doubt and changes) or time.monotonic() + wait >= deadline:
+            if time.monotonic() + wait >= deadline:
                 raise in_doubt_error(in_doubt and changes, why)
             log.debug("%s %s is sent again: %s", request.method, request.path, why)
             await asyncio.sleep(wait)

@@ -26,9 +26,6 @@ _LONGEST_SILENCE = 45.0
 #: Pause before the next attempt if no server gives a stream. Heartbeats continue, and ask which locks are held.
 _NO_STREAM_PAUSE = 10.0
 
-#: Longest time to wait for the event that explains a loss which an answer has shown without its reason.
-TOLD_WITHIN = 0.5
-
 
 class Session:
     """Session of a gate. Lives in the engine's loop, but for its `life`."""

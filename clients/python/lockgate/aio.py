@@ -17,7 +17,7 @@ from typing import Any, AsyncIterator, Awaitable, Callable, Coroutine, Iterable,
 
 from ._core import Wanted
 from ._engine import Call
-from ._faces import GateBase, Grant, Json, Znode, many
+from ._faces import GateBase, Grant, Json, Znode
 from ._life import Hold, ReleaseRequest
 from .errors import LockgateError, LockLost, Loss, NotAcquired
 
@@ -243,39 +243,11 @@ class Lease:
         await self.release()
 
 
-class Gate(GateBase):
+class Gate(GateBase[Lock]):
     """Access to the locks of a cluster, as [`lockgate.Gate`][lockgate.Gate]. It may be made before the loop runs."""
 
-    def lock(
-        self,
-        name: str,
-        wait: Optional[float] = None,
-        *,
-        owner: Optional[str] = None,
-        note: Optional[str] = None,
-        lock_delay: Optional[float] = None,
-        max_hold: Optional[float] = None,
-        mode: str = "exclusive",
-    ) -> Lock:
-        """Returns an exclusive lock. `wait`: `None` for ever, 0 to try. With an `owner`, the same owner may acquire it again."""
-        wanted = Wanted.one(name, mode, owner=owner, note=note, lock_delay=lock_delay, max_hold=max_hold)
+    def _lock(self, wanted: Wanted, wait: Optional[float]) -> Lock:
         return Lock(self._core, wanted, wait)
-
-    def shared(self, name: str, wait: Optional[float] = None, **options: Any) -> Lock:
-        """Returns a shared lock: any number of holders, none of them exclusive."""
-        return self.lock(name, wait, mode="shared", **options)
-
-    def upgradeable(self, name: str, wait: Optional[float] = None, **options: Any) -> Lock:
-        """Returns a lock for reading now and possibly writing later (`upgrade()`)."""
-        return self.lock(name, wait, mode="upgradeable", **options)
-
-    def semaphore(self, name: str, limit: Optional[int] = None, permits: int = 1, wait: Optional[float] = None, note: Optional[str] = None) -> Lock:
-        """Returns a semaphore with `limit` permits in all (`None`: as it is set), of which it takes `permits`."""
-        return Lock(self._core, Wanted.one(name, "semaphore", limit, permits, note=note), wait)
-
-    def locks(self, *names: Union[str, Wanted], wait: Optional[float] = None, owner: Optional[str] = None, note: Optional[str] = None) -> Lock:
-        """Returns several locks, all or none. Callers that want some of the same cannot deadlock."""
-        return Lock(self._core, many(names, owner, note), wait)
 
     def election(self, name: str) -> Election:
         """Returns an election."""

@@ -41,6 +41,8 @@ class _Contender:
         self.mode: str = wanted.get("mode", "exclusive")
         self.limit: Optional[int] = wanted.get("limit")
         self.permits: int = wanted.get("permits", 1)
+        self.metadata: Optional[str] = wanted.get("metadata")
+        self.ttl_ms: int = wanted.get("ttl_ms", 0)
         self.token = 0
         self.entries = 0
         self.upgrading = False
@@ -359,8 +361,9 @@ class FakeCluster:
                         holders.remove(each)
                         self._grant()
                         return None
-                    found = {"lock": each.lock, "fencing_token": each.token, "metadata": None}
-                    return {**found, "expires_in_ms": body.get("ttl_ms", 10_000)}
+                    each.ttl_ms = body.get("ttl_ms", each.ttl_ms)
+                    found = {"lock": each.lock, "fencing_token": each.token, "metadata": each.metadata}
+                    return {**found, "expires_in_ms": each.ttl_ms}
         if method == "DELETE":
             return None
         raise _Problem(410, "lease_expired", "the lease has ended")

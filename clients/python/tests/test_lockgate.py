@@ -5,6 +5,7 @@ import gc
 import json
 import logging
 import os
+import signal
 import threading
 import time
 import unittest
@@ -304,10 +305,12 @@ class Threads(unittest.TestCase):
             self.gate.lock("b").acquire()
 
     def test_lease_is_resumed_by_its_text(self) -> None:
-        lease = self.gate.lease("a", ttl=5)
+        lease = self.gate.lease("a", ttl=5, metadata="nightly")
         self.assertFalse(self.gate.lock("a").acquire(blocking=False))
         with self.gate.resume_lease(lease.text) as resumed:
+            self.assertEqual(resumed.renew(), 5)
             self.assertEqual(resumed.renew(9), 9)
+            self.assertEqual(resumed.inspect()["metadata"], "nightly")
         self.assertTrue(self.gate.lock("a").acquire(blocking=False))
 
     @unittest.skipUnless(hasattr(os, "fork"), "needs fork")
@@ -319,6 +322,27 @@ class Threads(unittest.TestCase):
             os._exit(0 if lock.loss is not None and self.gate.session_id is None else 1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         lock.check()
+
+    def test_interrupted_wait_leaves_the_queue(self) -> None:
+        holder = self.cluster.gate()
+        self.addCleanup(holder.close)
+
+        def interrupt() -> None:
+            while not holder.inspect("a")["queue"]:
+                time.sleep(0.005)
+            # To the main thread, as Ctrl-C does.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+        with holder.lock("a"):
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            with self.assertRaises(KeyboardInterrupt):
+                self.gate.lock("a").acquire()
+            thread.join()
+            end = time.monotonic() + 5
+            while holder.inspect("a")["queue"]:
+                self.assertLess(time.monotonic(), end, "it is still in the queue")
+                time.sleep(0.005)
 
     def test_addresses_are_checked(self) -> None:
         with self.assertRaises(ValueError):
