@@ -168,7 +168,7 @@ export class Core {
     open.delete(this);
     const opened = await Promise.allSettled(this.sessions.values());
     this.sessions.clear();
-    const closed = await Promise.allSettled(opened.map((each) => (each.status === "fulfilled" ? each.value.close() : undefined)));
+    const closed = await Promise.allSettled(opened.map(async (each) => each.status === "fulfilled" && each.value.close()));
     for (const each of closed) if (each.status === "rejected") throw each.reason;
   }
 

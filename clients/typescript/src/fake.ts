@@ -300,7 +300,7 @@ export class FakeCluster implements Transport {
     const beside: Record<string, string[]> = { exclusive: [], shared: ["shared", "upgradeable"], upgradeable: ["shared"] };
     if (mode !== "semaphore") return held.every((each) => beside[mode]?.includes(each.mode));
     const limit: number = wish["limit"] ?? held.find((each) => each.wish["limit"])?.wish["limit"] ?? 1;
-    return [...held.map((each) => each.wish), wish].reduce((sum, each) => sum + (each["permits"] ?? 1), 0) <= limit;
+    return [...held.map((each) => each.wish), wish].reduce((sum, each) => sum + Number(each["permits"] ?? 1), 0) <= limit;
   }
 
   private release({ lock, holder }: Json): Json {

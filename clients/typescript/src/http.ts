@@ -85,7 +85,10 @@ export class Http implements Transport {
   /** Sends a request, and returns its response when the head has arrived. Aborted, it closes its connection. */
   private open(server: string, request: Request, signal: AbortSignal): Promise<http.IncomingMessage> {
     return new Promise((resolve, reject) => {
-      if (signal.aborted) return reject(signal.reason);
+      if (signal.aborted) {
+        reject(signal.reason);
+        return;
+      }
       const colon = server.lastIndexOf(":");
       const body = request.body ?? "";
       const headers: Record<string, string | number> = { ...request.headers, "content-length": Buffer.byteLength(body) };

@@ -3,7 +3,6 @@
 import type { Loss, LossReason } from "./errors.js";
 
 /** Document of the API. */
-// eslint-disable-next-line @typescript-eslint/no-explicit-any
 export type Json = Record<string, any>;
 
 /** Codes by which a znode is missing, or exists. */

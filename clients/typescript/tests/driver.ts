@@ -8,7 +8,6 @@ import { setTimeout as pause } from "node:timers/promises";
 import { Gate, type GateOptions, Leadership, type Lock, LockLost, type LockWish, OutcomeUnknown, type OneLockOptions, Refused, Unavailable } from "lockgate";
 import { FakeCluster } from "lockgate/fake";
 
-// eslint-disable-next-line @typescript-eslint/no-explicit-any
 type Json = Record<string, any>;
 type Command = Json & { client: string; as: string; lock: string; path: string };
 
