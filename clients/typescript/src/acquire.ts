@@ -12,6 +12,9 @@ import { call, inDoubtError, NotExecuted, Pauses, requestId, type Servers, Uncer
 /** Longest sleep of a waiting call before it reads the clock of the session. */
 const LOOK_EVERY = 1000;
 
+/** Time that a server gets for a lease without a limit of the wait, before the call continues at the next one. */
+const LEASE_WAIT = 30_000;
+
 /** What is acquired. */
 export interface Wish {
   readonly servers: Servers;
@@ -141,9 +144,13 @@ class Acquire {
     }
   }
 
-  /** Time by which a server answers a bounded call, even if it waits in vain. */
+  /**
+   * Returns the time after which another server is asked: a bounded call should have an answer by then. Of one without a limit, the heartbeats of
+   * the session find out whether the server lives; a lease has none.
+   */
   private silentAt(began: number): number {
-    return Math.max(began, this.until) + this.servers.answerWithin;
+    if (this.until < Infinity) return Math.max(began, this.until) + this.servers.answerWithin;
+    return this.wish.life ? Infinity : began + LEASE_WAIT;
   }
 
   private lookEvery(began: number): number {

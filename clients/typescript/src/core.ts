@@ -116,7 +116,11 @@ export class Core {
   private observe(operation: string, outcome: string, ms: number): void {
     this.count("requests");
     this.count(`requests_${outcome}`);
-    this.options.onRequest?.(operation, outcome, ms);
+    try {
+      this.options.onRequest?.(operation, outcome, ms);
+    } catch (error) {
+      this.log.warn(`the callback for requests has failed: ${String(error)}`);
+    }
   }
 
   private count(name: string): void {
@@ -243,10 +247,10 @@ export class Core {
     if (answer["released"].some((each: Json) => each["holds"] === null)) throw new Refused("not_holder", "one of the locks was lost before");
   }
 
-  /** Sends a request about a hold: for as long as the session may live. */
+  /** Sends a request about a hold: for the patience, or for as long as the session may live without a heartbeat. */
   async ofSession(session: Session, path: string, body: Json): Promise<Json> {
     try {
-      return await session.servers.ask(call("POST", path, body), session.life.ttl);
+      return await session.servers.ask(call("POST", path, body), Math.max(session.life.ttl, this.servers.options.patience));
     } catch (error) {
       session.ended(error);
       throw error;
