@@ -3,7 +3,7 @@
  * caller, it withdraws from the queue, and gives a late grant back.
  */
 
-import { now, sleep, TimedOut, within } from "./clock.js";
+import { abortable, now, onAbort, sleep, TimedOut, within } from "./clock.js";
 import { GateClosed, LockLost, OutcomeUnknown, Refused } from "./errors.js";
 import type { Life } from "./life.js";
 import type { Json } from "./names.js";
@@ -91,7 +91,7 @@ class Acquire {
       }
       const pause = this.servers.pause(pauses.next());
       if (now() + pause >= this.giveUpAt) throw inDoubtError(this.inDoubt, why);
-      await sleep(pause, true);
+      await abortable(sleep(pause, true), this.wish.signal);
     }
   }
 
@@ -111,10 +111,9 @@ class Acquire {
     this.unanswered.add(attempt);
     server.waits += 1;
     const began = now();
-    let stop: (why: unknown) => void = () => undefined;
-    const stopped = new Promise<never>((_, reject) => (stop = reject));
+    const ending = new AbortController();
+    const stop = (why: unknown): void => ending.abort(why);
     const suspected = (): void => stop(new Uncertain(`${server.address}: the server is silent`));
-    const cancelled = (): void => stop(this.wish.signal?.reason);
     const look = setInterval(() => {
       try {
         this.check();
@@ -124,23 +123,21 @@ class Acquire {
       if (now() >= this.silentAt(began)) stop(new Uncertain(`${server.address}: no answer in time`));
     }, this.lookEvery(began));
     server.onSuspect.add(suspected);
-    this.wish.signal?.addEventListener("abort", cancelled);
+    const endOfSignal = onAbort(this.wish.signal, () => stop(this.wish.signal?.reason));
     try {
       const sent = this.servers.send(server, this.next(), attempt.signal);
       const answered = sent.finally(() => this.unanswered.delete(attempt));
-      // The outcome of an attempt that was given up is asked for by the next one.
-      answered.catch(() => undefined);
-      return await Promise.race([answered, stopped]);
+      // The outcome of an attempt that is given up here is asked for by the next one.
+      return await abortable(answered, ending.signal);
     } catch (error) {
       if (error instanceof NotExecuted || error instanceof Refused) this.inDoubt = doubtedBefore;
       if (error instanceof NotExecuted || error instanceof Uncertain) this.servers.turnAway(server);
       throw error;
     } finally {
-      stopped.catch(() => undefined);
       server.waits -= 1;
       clearInterval(look);
       server.onSuspect.delete(suspected);
-      this.wish.signal?.removeEventListener("abort", cancelled);
+      endOfSignal();
     }
   }
 

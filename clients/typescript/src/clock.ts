@@ -1,5 +1,7 @@
 /** Clock and timers. Times are in milliseconds. */
 
+import { setMaxListeners } from "node:events";
+
 /** Longest difference between the two clocks that is no suspend. */
 const SUSPENDED_FROM = 100;
 
@@ -39,17 +41,36 @@ export function sleep(ms: number, keepAlive: boolean): Promise<void> {
   });
 }
 
+/** Calls back when a signal is aborted, at once if it is already. Returns a function that ends this. */
+export function onAbort(signal: AbortSignal | undefined, callback: () => void): () => void {
+  if (!signal) return () => undefined;
+  // Many calls may share a signal. Node warns of more than ten listeners.
+  setMaxListeners(0, signal);
+  if (signal.aborted) callback();
+  signal.addEventListener("abort", callback, { once: true });
+  return () => signal.removeEventListener("abort", callback);
+}
+
+/** Waits for a promise, or rejects when the signal is aborted. */
+export async function abortable<T>(waiting: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  let end: () => void = () => undefined;
+  const aborted = new Promise<never>((_, reject) => (end = onAbort(signal, () => reject(signal?.reason))));
+  try {
+    return await Promise.race([waiting, aborted]);
+  } finally {
+    end();
+  }
+}
+
 /** Reason of an abort after a time. */
 export class TimedOut extends Error {}
 
 /** Calls a function with a signal that is aborted after a time, or by `outer`. */
 export async function within<T>(ms: number, keepAlive: boolean, outer: AbortSignal | undefined, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
-  const stop = (): void => controller.abort(outer?.reason);
   const timer = setTimeout(() => controller.abort(new TimedOut(`no answer in ${Math.round(ms)} ms`)), ms);
   if (!keepAlive) timer.unref();
-  if (outer?.aborted) stop();
-  outer?.addEventListener("abort", stop, { once: true });
+  const end = onAbort(outer, () => controller.abort(outer?.reason));
   try {
     return await run(controller.signal);
   } catch (error) {
@@ -57,7 +78,7 @@ export async function within<T>(ms: number, keepAlive: boolean, outer: AbortSign
     throw error;
   } finally {
     clearTimeout(timer);
-    outer?.removeEventListener("abort", stop);
+    end();
   }
 }
 

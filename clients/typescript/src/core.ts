@@ -1,7 +1,7 @@
 /** What the parts of a gate share: its options, the sessions that are opened when they are needed, and the requests about locks. */
 
 import { acquire } from "./acquire.js";
-import { now, sleep } from "./clock.js";
+import { abortable, now, sleep } from "./clock.js";
 import { GateClosed, LockLost, Refused } from "./errors.js";
 import { Http, type TlsOptions, type Transport } from "./http.js";
 import type { Hold, Life, Logger } from "./life.js";
@@ -198,8 +198,7 @@ export class Core {
     const until = now() + (options.wait ?? Infinity);
     const [path, body] = acquireRequest(locks, options);
     while (true) {
-      options.signal?.throwIfAborted();
-      const session = await this.liveSession(options.ttl);
+      const session = await abortable(this.liveSession(options.ttl), options.signal);
       const wait = options.wait === 0 ? 0 : Math.max(0, until - now());
       const undo = (granted: Json): Promise<void> => this.releaseGrants(session, grantsOf(granted));
       const { servers, life } = session;

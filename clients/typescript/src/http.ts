@@ -4,6 +4,8 @@ import * as http from "node:http";
 import * as https from "node:https";
 import type { TLSSocket } from "node:tls";
 
+import { onAbort } from "./clock.js";
+
 /** Idle connections kept per server. A waiting acquire occupies one, so there may be many more for a while. */
 const MAX_IDLE = 8;
 
@@ -116,10 +118,10 @@ export class Http implements Transport {
         else socket.once(this.tls ? "secureConnect" : "connect", onConnected);
       });
       const stop = (): void => void sent.destroy(signal.reason instanceof Error ? signal.reason : new Error(String(signal.reason)));
-      signal.addEventListener("abort", stop, { once: true });
+      const endOfSignal = onAbort(signal, stop);
       sent.once("close", () => {
         clearTimeout(connecting);
-        signal.removeEventListener("abort", stop);
+        endOfSignal();
       });
       sent.once("response", resolve);
       sent.on("error", (error: Error) => {

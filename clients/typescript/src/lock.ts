@@ -1,6 +1,7 @@
 /** Handle of a granted lock, or of several that were granted together. */
 
 import { acquire } from "./acquire.js";
+import { abortable, onAbort } from "./clock.js";
 import { type AcquireOptions, type Core, explained, type Mode } from "./core.js";
 import { LockgateError, type Loss, LockLost } from "./errors.js";
 import type { Hold, ReleaseRequest } from "./life.js";
@@ -103,19 +104,13 @@ export class Lock implements AsyncDisposable {
   /** Calls back at the loss; at once if it is lost already. */
   onLost(callback: (loss: Loss) => void): void {
     const notify = (): void => this.session.life.guarded(() => callback((this.controller.signal.reason as LockLost).loss));
-    this.told = true;
-    if (this.loss) notify();
-    else this.controller.signal.addEventListener("abort", notify, { once: true });
+    onAbort(this.signal, notify);
   }
 
   /** Waits for the loss, and keeps the program alive meanwhile. Rejects if `signal` is aborted before. */
   untilLost(signal?: AbortSignal): Promise<Loss> {
     const alive = setInterval(() => this.loss, 1000);
-    return new Promise<Loss>((resolve, reject) => {
-      this.onLost(resolve);
-      if (signal?.aborted) reject(signal.reason);
-      signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
-    }).finally(() => clearInterval(alive));
+    return abortable(new Promise<Loss>((resolve) => this.onLost(resolve)), signal).finally(() => clearInterval(alive));
   }
 
   /** Unanswered request of another caller that this lock be released. */

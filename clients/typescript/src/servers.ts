@@ -2,7 +2,7 @@
 
 import { randomBytes } from "node:crypto";
 
-import { now, sleep, TimedOut, within } from "./clock.js";
+import { abortable, now, sleep, TimedOut, within } from "./clock.js";
 import { GateClosed, type LockgateError, NotAcquired, OutcomeUnknown, Refused, Unavailable } from "./errors.js";
 import { type Answer, Broken, NotSent, type Request, type Stream, type Transport } from "./http.js";
 import type { Logger } from "./life.js";
@@ -264,7 +264,7 @@ export class Servers {
       const pause = this.pause(pauses.next());
       if (now() + pause >= deadline) throw inDoubtError(inDoubt && changes, why);
       this.log.debug(`${request.method} ${request.path} is sent again: ${why}`);
-      await sleep(pause, keepAlive);
+      await abortable(sleep(pause, keepAlive), signal);
       time = Math.min(this.answerWithin, Math.max(deadline - now(), SHORTEST_TRY));
     }
   }

@@ -1,6 +1,6 @@
 /** One session: opening and closing it, its heartbeats, and its event stream. Nothing here keeps the program alive but opening and closing. */
 
-import { now, sleep, Wakeable, within } from "./clock.js";
+import { now, onAbort, sleep, Wakeable, within } from "./clock.js";
 import { GateClosed, type Loss, Refused } from "./errors.js";
 import { type Block, Broken, type Stream } from "./http.js";
 import { type Hold, Life } from "./life.js";
@@ -228,9 +228,8 @@ export class Session {
     const stream = await within(silence, false, this.ending.signal, (stop) => this.servers.stream(server, request, stop));
     const suspected = (): void => stream.close(new Broken("the server is silent"));
     const silent = setTimeout(suspected, silence).unref();
-    const ended = (): void => stream.close(new GateClosed());
     server.onSuspect.add(suspected);
-    this.ending.signal.addEventListener("abort", ended);
+    const endOfSignal = onAbort(this.ending.signal, () => stream.close(new GateClosed()));
     try {
       if (this.ending.signal.aborted) return undefined;
       if (stream.status !== 200) return await this.refusedStream(server, stream);
@@ -247,7 +246,7 @@ export class Session {
     } finally {
       clearTimeout(silent);
       server.onSuspect.delete(suspected);
-      this.ending.signal.removeEventListener("abort", ended);
+      endOfSignal();
       stream.close(new GateClosed());
     }
   }
