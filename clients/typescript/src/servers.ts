@@ -1,0 +1,281 @@
+/** Servers of a cluster: judges their answers, and repeats requests at one after the other. Sessions and locks are not known here. */
+
+import { randomBytes } from "node:crypto";
+
+import { abortable, now, sleep, TimedOut, within } from "./clock.js";
+import { GateClosed, type LockgateError, NotAcquired, OutcomeUnknown, Refused, Unavailable } from "./errors.js";
+import { type Answer, Broken, NotSent, type Request, type Stream, type Transport } from "./http.js";
+import type { Logger } from "./life.js";
+import type { Json } from "./names.js";
+
+/** First and longest pause between two attempts. An election takes some hundred milliseconds; a longer pause would lengthen every failover. */
+const FIRST_PAUSE = 10;
+const LONGEST_PAUSE = 250;
+
+/** Shortest time for an answer, however little of the total is left: a request that is dropped too early has an unknown outcome. */
+const SHORTEST_TRY = 500;
+
+/** Longest time for an answer of one server. */
+const LONGEST_TRY = 5000;
+
+/** Codes of refusals after which the same request may succeed at another server or later. Nothing was done. */
+const TRY_AGAIN: readonly string[] = ["unavailable", "read_only", "request_timeout", "too_many_requests"];
+
+/** Token, or provider that is called for each request outside a session, and once for each session. */
+export type Token = string | (() => string | Promise<string>) | undefined;
+
+/** Called after each request with the operation, the code of the outcome (`ok`, `unavailable`, `unknown`, `lock_busy`…) and milliseconds. */
+export type Observer = (operation: string, outcome: string, ms: number) => void;
+
+/** This attempt executed nothing. `retryAfter` is the time that the server named. */
+export class NotExecuted extends Error {
+  constructor(
+    why: string,
+    readonly retryAfter = 0,
+  ) {
+    super(why);
+  }
+}
+
+/** This attempt may have executed the request. */
+export class Uncertain extends Error {}
+
+/** Returns a new id of a request. */
+export function requestId(): string {
+  return randomBytes(16).toString("hex");
+}
+
+/** Encodes a name as one segment of a path. */
+export const segment = encodeURIComponent;
+
+/** Encodes the path of a znode, with its slashes. */
+export function znodePath(path: string): string {
+  return path.split("/").map(segment).join("/");
+}
+
+/** Returns a query with the fields that are not `undefined`. */
+export function query(fields: Record<string, string | number | boolean | undefined>): string {
+  const present = Object.entries(fields).filter(([, value]) => value !== undefined);
+  return present.length ? "?" + present.map(([name, value]) => `${name}=${segment(String(value))}`).join("&") : "";
+}
+
+/** Returns a request with a document. */
+export function call(method: string, path: string, body?: Json): Request {
+  return body ? { method, path, body: JSON.stringify(body) } : { method, path };
+}
+
+/** Growing pauses with jitter: clients that lost the same server should not return at the same moment. */
+export class Pauses {
+  private longest = FIRST_PAUSE;
+
+  next(): number {
+    const pause = this.longest * (0.5 + Math.random() / 2);
+    this.longest = Math.min(2 * this.longest, LONGEST_PAUSE);
+    return pause;
+  }
+
+  reset(): void {
+    this.longest = FIRST_PAUSE;
+  }
+}
+
+/** Returns the document of a success. Throws `Refused`, `NotExecuted` or `Uncertain` otherwise, by the code alone. */
+export function judge(server: string, answer: Answer): Json {
+  const document = parse(answer.body);
+  if (answer.status >= 200 && answer.status < 300 && document) return document;
+  const code: unknown = document?.["code"];
+  // Not from a server of the cluster: a proxy's page, for example.
+  if (!document || typeof code !== "string") throw new Uncertain(`${server}: ${answer.status} ${answer.body.slice(0, 80)}`);
+  const detail = String(document["detail"] ?? "");
+  const why = `${server}: ${detail || code}`;
+  if (TRY_AGAIN.includes(code)) throw new NotExecuted(why, 1000 * (Number(answer.retryAfter) || 0));
+  if (code === "outcome_unknown" || answer.status < 400 || answer.status >= 500) throw new Uncertain(why);
+  const { type: _type, title: _title, status: _status, detail: _detail, code: _code, ...facts } = document;
+  const Kind = code === "lock_busy" || code === "lock_timeout" ? NotAcquired : Refused;
+  throw new Kind(code, detail, answer.status, facts);
+}
+
+function parse(text: string): Json | undefined {
+  if (!text.trim()) return {};
+  try {
+    const document: unknown = JSON.parse(text);
+    return typeof document === "object" && document !== null ? (document as Json) : document === null ? {} : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the error of a call that has found no definite answer in time. */
+export function inDoubtError(inDoubt: boolean, why: string): LockgateError {
+  return inDoubt ? new OutcomeUnknown(`the outcome is unknown: ${why}`) : new Unavailable(why);
+}
+
+/** One server. */
+export class Server {
+  /** time before which the server wants no more requests (`Retry-After`) */
+  notBefore = -Infinity;
+  /** called when the server leaves a heartbeat without an answer */
+  readonly onSuspect = new Set<() => void>();
+  /** number of calls of a session that wait here */
+  waits = 0;
+
+  constructor(readonly address: string) {}
+}
+
+/** What the servers of a gate need to know. */
+export interface ServersOptions {
+  readonly transport: Transport;
+  readonly patience: number;
+  readonly token: Token;
+  readonly traceparent: () => string | undefined;
+  readonly observer: Observer;
+  readonly log: Logger;
+  /** last requests of calls that were cancelled */
+  readonly background: Set<Promise<void>>;
+}
+
+/** All servers, with the one that gets the next request. */
+export class Servers {
+  closed = false;
+  current: Server;
+  readonly list: readonly Server[];
+  readonly answerWithin: number;
+
+  constructor(
+    readonly options: ServersOptions,
+    private readonly addresses: readonly string[],
+    first?: number,
+  ) {
+    this.answerWithin = Math.min(LONGEST_TRY, options.patience);
+    this.list = addresses.map((address) => new Server(address));
+    // Clients with the same list begin at different servers.
+    this.current = this.list[first ?? Math.floor(Math.random() * this.list.length)] as Server;
+  }
+
+  get log(): Logger {
+    return this.options.log;
+  }
+
+  /** Returns the same servers for one session, with the token of this moment: no other token may use the session. */
+  async forSession(): Promise<Servers> {
+    const token = await this.token();
+    return new Servers({ ...this.options, token }, this.addresses, this.list.indexOf(this.current));
+  }
+
+  private async token(): Promise<string | undefined> {
+    const { token } = this.options;
+    if (typeof token !== "function") return token;
+    try {
+      return await token();
+    } catch (error) {
+      throw new Unavailable(`the provider of tokens has failed: ${String(error)}`, { cause: error });
+    }
+  }
+
+  /** Makes the next server the current one, unless another call has done so. Servers that named a time come last. */
+  turnAway(server: Server): void {
+    if (server !== this.current) return;
+    const at = this.list.indexOf(server);
+    const time = now();
+    for (const other of [...this.list.slice(at + 1), ...this.list.slice(0, at + 1)]) {
+      if (this.current === server || Math.max(other.notBefore, time) < Math.max(this.current.notBefore, time)) this.current = other;
+    }
+  }
+
+  /** Notifies the calls that wait at this server, and changes to another one. */
+  suspect(server: Server): void {
+    this.turnAway(server);
+    const notified = [...server.onSuspect];
+    server.onSuspect.clear();
+    for (const notify of notified) notify();
+  }
+
+  /** Returns the time until the next attempt: this pause, or longer if the next server has named a time. */
+  pause(pause: number): number {
+    return Math.max(pause, this.current.notBefore - now());
+  }
+
+  /** Makes one attempt at one server. */
+  async send(server: Server, request: Request, signal: AbortSignal): Promise<Json> {
+    const began = now();
+    let outcome = "ok";
+    try {
+      const headers = await this.headers(request);
+      return judge(server.address, await this.options.transport.send(server.address, { ...request, headers }, signal));
+    } catch (error) {
+      if (error instanceof NotExecuted || error instanceof NotSent) {
+        outcome = "unavailable";
+        if (error instanceof NotSent) throw new NotExecuted(error.message);
+        server.notBefore = now() + error.retryAfter;
+      } else if (error instanceof Uncertain || error instanceof Broken) {
+        outcome = "unknown";
+        if (error instanceof Broken) throw new Uncertain(error.message);
+      } else {
+        outcome = error instanceof Refused ? error.code : "cancelled";
+      }
+      throw error;
+    } finally {
+      const operation = request.path.split("?", 1)[0]?.split("/").pop();
+      this.options.observer(`${request.method} ${operation}`, outcome, now() - began);
+    }
+  }
+
+  /** Opens a stream at one server. */
+  async stream(server: Server, request: Request, signal: AbortSignal): Promise<Stream> {
+    return this.options.transport.stream(server.address, { ...request, headers: await this.headers(request) }, signal);
+  }
+
+  private async headers(request: Request): Promise<Record<string, string>> {
+    const headers = { ...request.headers };
+    const token = await this.token();
+    const traceparent = request.background ? undefined : this.options.traceparent();
+    if (token !== undefined) headers["authorization"] = `Bearer ${token}`;
+    if (traceparent) headers["traceparent"] = traceparent;
+    return headers;
+  }
+
+  /** Sends a request until a server gives a definite answer. */
+  async ask(request: Request, total = this.options.patience, signal?: AbortSignal): Promise<Json> {
+    const deadline = now() + total;
+    const changes = request.method !== "GET";
+    const keepAlive = !request.background;
+    const pauses = new Pauses();
+    let inDoubt = false;
+    let time = this.answerWithin;
+    let why: string;
+    while (true) {
+      if (this.closed) throw new GateClosed();
+      signal?.throwIfAborted();
+      const server = this.current;
+      try {
+        return await within(time, keepAlive, signal, (stop) => this.send(server, request, stop));
+      } catch (error) {
+        if (error instanceof Refused && inDoubt && changes && error.concernsCaller) {
+          // The caller may have had the right when an earlier attempt was executed, and may have lost it since.
+          throw new OutcomeUnknown(error.detail, { cause: error });
+        }
+        if (error instanceof NotExecuted) why = error.message;
+        else if (error instanceof Uncertain || error instanceof TimedOut) {
+          why = error instanceof TimedOut ? `${server.address}: ${error.message}` : error.message;
+          inDoubt = true;
+        } else throw error;
+      }
+      this.turnAway(server);
+      const pause = this.pause(pauses.next());
+      if (now() + pause >= deadline) throw inDoubtError(inDoubt && changes, why);
+      this.log.debug(`${request.method} ${request.path} is sent again: ${why}`);
+      await abortable(sleep(pause, keepAlive), signal);
+      time = Math.min(this.answerWithin, Math.max(deadline - now(), SHORTEST_TRY));
+    }
+  }
+
+  /** Runs the last request of a call that was cancelled. */
+  inBackground(what: string, running: Promise<unknown>): void {
+    const done: Promise<void> = running.then(
+      () => undefined,
+      (error: unknown) => this.log.warn(`${what} has failed: ${String(error)}`),
+    );
+    this.options.background.add(done);
+    void done.then(() => this.options.background.delete(done));
+  }
+}
