@@ -135,14 +135,6 @@ impl State {
     }
 }
 
-/// Event that ends a state other than [`State::Sending`].
-enum Event {
-    Proposal(NumberedCommand),
-    Outcome(ForwardOutcome),
-    LeaderChanged,
-    PauseEnded,
-}
-
 /// Outcome of a batch.
 enum ForwardOutcome {
     /// Applied, except for the proposals that the leader declined. The apply loop reports the outcome of each
@@ -166,17 +158,24 @@ struct ForwarderTask {
 impl ForwarderTask {
     async fn run(mut self, stop: CancellationToken) {
         loop {
-            match self.state() {
-                State::Sending { leader, term } => self.send_batch(leader, term).await,
-                state => match self.next_event(state, &stop).await {
-                    Some(Event::Proposal((number, envelope))) => {
-                        self.waiting.insert(number, envelope);
-                    }
-                    Some(Event::Outcome(outcome)) => self.take_outcome(outcome),
-                    Some(Event::LeaderChanged) => {}
-                    Some(Event::PauseEnded) => self.paused_until = None,
+            let state = self.state();
+            if let State::Sending { leader, term } = state {
+                self.send_batch(leader, term).await;
+                continue;
+            }
+            let Forwarder { leader, queue, .. } = &mut self.dependencies;
+            tokio::select! {
+                proposal = queue.recv(), if state == State::Idle => match proposal {
+                    Some((number, envelope)) => drop(self.waiting.insert(number, envelope)),
                     None => return,
                 },
+                () = pause(state) => self.paused_until = None,
+                Some(outcome) = self.in_flight.next() => self.take_outcome(outcome),
+                changed = leader.changed() => match changed {
+                    Ok(()) => {}
+                    Err(_) => return,
+                },
+                () = stop.cancelled() => return,
             }
         }
     }
@@ -189,18 +188,6 @@ impl ForwarderTask {
             self.in_flight.len(),
             !self.waiting.is_empty(),
         )
-    }
-
-    /// Waits for the event that ends the state. Returns `None` at the end of the node.
-    async fn next_event(&mut self, state: State, stop: &CancellationToken) -> Option<Event> {
-        let Forwarder { leader, queue, .. } = &mut self.dependencies;
-        tokio::select! {
-            proposal = queue.recv(), if state == State::Idle => proposal.map(Event::Proposal),
-            () = pause(state) => Some(Event::PauseEnded),
-            Some(outcome) = self.in_flight.next() => Some(Event::Outcome(outcome)),
-            changed = leader.changed() => changed.ok().map(|()| Event::LeaderChanged),
-            () = stop.cancelled() => None,
-        }
     }
 
     /// Reports the outcome of a batch. Proposals that were not applied return to the queue.
