@@ -286,26 +286,18 @@ struct TaskInputs {
 impl RaftNode {
     fn spawn_tasks(&self, inputs: TaskInputs) {
         let (inner, tasks, stop) = (&*self.inner, self.tasks(), &self.inner.stop);
-        let TaskInputs {
-            listener,
-            peers,
-            storage,
-            proposals,
-            leader_views,
-            leader_requests,
-            snapshot_requests,
-        } = inputs;
+        let (peers, storage) = (inputs.peers, inputs.storage);
         let audit = inner.audit.clone();
         tasks.spawn(audit.run(peers.clone(), inner.config.audit_interval, stop.clone()));
         tasks.spawn(inner.fast_failover.clone().run(stop.clone()));
         tasks.spawn(compaction::run(
             inner.compaction(&storage),
-            snapshot_requests,
+            inputs.snapshot_requests,
             stop.clone(),
         ));
         let (proposal_queue, forwarded_batches) = batcher::proposal_queue();
         tasks.spawn(server::serve(
-            listener,
+            inputs.listener,
             inner.registry.clone(),
             inner.services(&storage, proposal_queue.clone()),
             stop.clone(),
@@ -330,20 +322,20 @@ impl RaftNode {
             peers: peers.clone(),
             proposal_queue,
             leader: inner.leader.clone(),
-            queue: proposals,
+            queue: inputs.proposals,
             timeout: inner.config.propose_timeout,
         };
         tasks.spawn(forwarder.run(stop.clone()));
         tasks.spawn(leader_view::follow(
             inner.raft.clone(),
             peers.clone(),
-            leader_views,
+            inputs.leader_views,
             inner.counters.clone(),
             stop.clone(),
         ));
         tasks.spawn(leader_client::run(
             inner.leader_client.clone(),
-            leader_requests,
+            inputs.leader_requests,
             stop.clone(),
         ));
         tasks.spawn(self.clone().watch_raft());
