@@ -260,16 +260,10 @@ impl Tree {
         zxid: Zxid,
         now_ms: u64,
     ) -> NodeIndex {
-        let NewZnode {
-            path,
-            kind,
-            data,
-            acl,
-        } = znode;
         self.before_change(parent);
         let facts = self.slab[parent].family_facts();
-        let acl = self.acls.take(acl);
-        let node = Node::new(path.name(), parent, kind, data, acl, zxid, now_ms);
+        let (path, acl) = (znode.path, self.acls.take(znode.acl));
+        let node = Node::new(path.name(), parent, znode.kind, znode.data, acl, zxid, now_ms);
         let index = self.attach(node, path, |facts| {
             facts.pzxid = zxid;
             facts.creations += 1;
