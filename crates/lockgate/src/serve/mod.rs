@@ -128,7 +128,9 @@ fn runtime(workers: usize) -> io::Result<Runtime> {
 
 async fn run(mut config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> {
     // First of all: a signal during the start is not lost, and does not end the process halfway.
-    let mut signals = Signals::listen()?;
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let mut hangup = signal(SignalKind::hangup()).context("listening for SIGHUP")?;
     // In a container this may be process 1, which inherits the orphans of `exec`. A node has no children of
     // its own.
     if std::process::id() == 1 {
@@ -166,9 +168,9 @@ async fn run(mut config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<
         tokio::select! {
             failure = server.node().failed() => break Some(failure),
             () = &mut watchdog => {}
-            () = stop_signal(&mut signals.terminate, &mut signals.interrupt) => break None,
+            () = stop_signal(&mut terminate, &mut interrupt) => break None,
             // On `None` the process gets no more SIGHUP, and ends by the other signals.
-            Some(()) = signals.hangup.recv() => {
+            Some(()) = hangup.recv() => {
                 info!(node = node_id, "received SIGHUP: reloading configuration and certificates");
                 supervisor.reloading();
                 reloader.reload(&server);
@@ -189,7 +191,7 @@ async fn run(mut config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<
         () = tokio::time::sleep(stop_timeout) => {
             exit_unstopped(&server, &format!("the node has not stopped within {stop_timeout:?} and exits"))
         }
-        () = stop_signal(&mut signals.terminate, &mut signals.interrupt) => {
+        () = stop_signal(&mut terminate, &mut interrupt) => {
             exit_unstopped(&server, "the node received a second signal and exits before it has stopped")
         }
     }
@@ -198,23 +200,6 @@ async fn run(mut config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<
     }
     info!(node = node_id, "stopped");
     Ok(())
-}
-
-/// Signals that the process obeys.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    fn listen() -> anyhow::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate()).context("listening for SIGTERM")?,
-            interrupt: signal(SignalKind::interrupt()).context("listening for SIGINT")?,
-            hangup: signal(SignalKind::hangup()).context("listening for SIGHUP")?,
-        })
-    }
 }
 
 /// Waits for SIGTERM or SIGINT.
