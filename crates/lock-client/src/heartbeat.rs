@@ -146,12 +146,12 @@ impl Renewal {
         steps.into_iter().flatten().min()
     }
 
-    fn note_answer(&mut self, beat: Beat) {
+    fn note_answer(&mut self, answer: Beat) {
         let Beat {
             server,
             sent,
             outcome,
-        } = beat;
+        } = answer;
         (self.unanswered[server], self.suspected[server]) = (None, false);
         let renewed = match outcome {
             Outcome::Executed(body) => read::<Renewed>(&body),
@@ -168,7 +168,7 @@ impl Renewal {
                 {
                     let others = (0..core.servers.count()).filter(|&other| other != server);
                     let within = self.silent_after();
-                    let probes = others.map(|other| beat_within(core, other, within));
+                    let probes = others.map(|other| beat(core.clone(), other, within).boxed());
                     self.leader_probes.extend(probes);
                 }
                 self.pauses = Pauses::new();
@@ -224,17 +224,13 @@ impl Renewal {
         for server in waited_at.chain([core.servers.current()]) {
             if self.unanswered[server].is_none() {
                 self.unanswered[server] = Some(BootInstant::now());
-                self.beats.push(beat_within(core, server, core.ttl));
+                self.beats.push(beat(core.clone(), server, core.ttl).boxed());
             }
         }
         if self.holdings.is_empty() && core.life.holds_any() {
             self.holdings.push(ask_holdings(core.clone()).boxed());
         }
     }
-}
-
-fn beat_within(core: &Arc<Core>, server: usize, within: Duration) -> BoxFuture<'static, Beat> {
-    beat(core.clone(), server, within).boxed()
 }
 
 async fn beat(core: Arc<Core>, server: usize, within: Duration) -> Beat {
