@@ -59,12 +59,14 @@ async fn ask(arguments: &Arguments) -> Result<Value, Failure> {
                 let document = response.json();
                 let detail = document["detail"].as_str().unwrap_or("no reason was given");
                 silent.push(format!("{node}: {}", shown(detail)));
-                match response.status {
+                match response.code().as_str() {
                     // The index is still being opened, or the node's disk is full.
-                    503 => {}
+                    "unavailable" => {}
                     // Another node may have a history if this one has none.
-                    404 => code = 1,
-                    401 | 403 => return Err(Failure::new(NOT_ALLOWED, anyhow!("{}", shown(detail)))),
+                    "no_history" => code = 1,
+                    "unauthenticated" | "forbidden" => {
+                        return Err(Failure::new(NOT_ALLOWED, anyhow!("{}", shown(detail))));
+                    }
                     _ => return Err(anyhow!("{}", shown(detail)).into()),
                 }
             }

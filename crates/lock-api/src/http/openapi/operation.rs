@@ -308,9 +308,12 @@ fn answer_of(status: u16, codes: &[Code]) -> Value {
             "schema": {"type": "string", "const": "Bearer"},
         }});
     }
-    if status == StatusCode::SERVICE_UNAVAILABLE.as_u16() {
+    if [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE]
+        .iter()
+        .any(|code| code.as_u16() == status)
+    {
         answer["headers"] = json!({"Retry-After": {
-            "description": "Seconds after which another try makes sense. Not with `outcome_unknown`.",
+            "description": "Seconds after which another try makes sense.",
             "schema": {"type": "integer", "minimum": 1},
         }});
     }

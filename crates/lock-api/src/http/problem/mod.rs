@@ -2,9 +2,10 @@
 //! refusal and every failure to it.
 //!
 //! An error is an `application/problem+json` document (RFC 9457). Programs switch on its `code`, which never changes
-//! its meaning. People read its `detail`. Both can use the facts beside it (`lock`, `holders`…) without a parser. Three
-//! kinds never share a code: refusals (the cluster decided, nothing was changed), `unavailable` and `read_only`
-//! (nothing was done, retry) and `outcome_unknown` (it may have been done).
+//! its meaning. People read its `detail`. Both can use the facts beside it (`lock`, `holders`…) without a parser. These
+//! kinds share neither a code nor a status: refusals (the cluster decided, nothing was changed), `unavailable` (nothing
+//! was done, retry), `read_only` (nothing was done, and a retry does not help) and `outcome_unknown` (it may have been
+//! done). Retry libraries and proxies repeat 503 on their own, so 503 always means that nothing was done.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ use crate::locks::{LockError, LockHistoryError};
 /// fetch.
 const TYPE_PREFIX: &str = "urn:lockgate:problem:";
 
-/// Default of `Retry-After`.
+/// Default of `Retry-After`, which every 429 and 503 has.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Maximum number of characters of a caller's own text that an answer repeats.
@@ -167,9 +168,9 @@ table! {
     /// Nothing was done; a later retry may succeed.
     Unavailable = SERVICE_UNAVAILABLE "unavailable" "Service unavailable";
     /// Nothing was done: disk space is low, and the request would have enlarged the state.
-    ReadOnly = SERVICE_UNAVAILABLE "read_only" "Cluster is read-only: disk space low";
+    ReadOnly = INSUFFICIENT_STORAGE "read_only" "Cluster is read-only: disk space low";
     /// The request may have been done, or may still be done.
-    OutcomeUnknown = SERVICE_UNAVAILABLE "outcome_unknown" "Outcome unknown";
+    OutcomeUnknown = GATEWAY_TIMEOUT "outcome_unknown" "Outcome unknown";
 }
 
 /// A failure, ready to be sent. Boxed, so that results stay small.
@@ -314,7 +315,7 @@ impl Problem {
             AccessRefusal::OperatorOnly => problem(Code::Forbidden),
             AccessRefusal::NoToken(token) => problem(Code::NoToken).with("token", token.to_string()),
             // The leader draws the ids at random, so a retry gets another one.
-            AccessRefusal::TokenExists(_) => problem(Code::Unavailable).retry_after(DEFAULT_RETRY_AFTER),
+            AccessRefusal::TokenExists(_) => problem(Code::Unavailable),
             AccessRefusal::NoRole(role) => problem(Code::NoRole).with("role", role.as_str()),
             AccessRefusal::RoleInUse(role) => problem(Code::RoleInUse).with("role", role.as_str()),
             AccessRefusal::BuiltIn => problem(Code::RoleBuiltIn),
@@ -390,9 +391,7 @@ impl From<Refusal> for Problem {
                 problem(Code::SessionExpired).with("session", session.to_string())
             }
             // Both are internal to the servers. Nothing was done, so a retry is right.
-            Refusal::SessionIdTaken(_) | Refusal::StaleLeader => {
-                problem(Code::Unavailable).retry_after(DEFAULT_RETRY_AFTER)
-            }
+            Refusal::SessionIdTaken(_) | Refusal::StaleLeader => problem(Code::Unavailable),
             // Only connections that send commands in turns can get these; HTTP connections do not.
             Refusal::WrongPassword(_) | Refusal::SessionMoved(_) | Refusal::OutOfTurn { .. } => {
                 Self::internal(detail)
@@ -483,20 +482,17 @@ fn party(party: &Owner) -> Value {
 
 impl From<Unavailable> for Problem {
     fn from(unavailable: Unavailable) -> Self {
-        let code = match unavailable.read_only {
-            true => Code::ReadOnly,
-            false => Code::Unavailable,
-        };
-        Self::new(code, unavailable.reason).retry_after(unavailable.retry_after)
+        match unavailable.read_only {
+            true => Self::new(Code::ReadOnly, unavailable.reason),
+            false => Self::new(Code::Unavailable, unavailable.reason).retry_after(unavailable.retry_after),
+        }
     }
 }
 
 impl From<TooManyWatches> for Problem {
     fn from(refusal: TooManyWatches) -> Self {
         let (TooManyWatches::OfWatcher { limit } | TooManyWatches::OfNode { limit }) = refusal;
-        Self::new(Code::TooManyRequests, refusal.to_string())
-            .with("limit", limit)
-            .retry_after(DEFAULT_RETRY_AFTER)
+        Self::new(Code::TooManyRequests, refusal.to_string()).with("limit", limit)
     }
 }
 
@@ -507,27 +503,23 @@ impl Problem {
             "session {session} has more than {limit} ephemeral znodes, so a stream of its events cannot begin with all of its locks: open the \
              stream while it has fewer, or keep it alive by heartbeats"
         );
-        Self::new(Code::TooManyRequests, detail)
-            .with("limit", limit)
-            .retry_after(DEFAULT_RETRY_AFTER)
+        Self::new(Code::TooManyRequests, detail).with("limit", limit)
     }
 }
 
 impl From<TooManyStreams> for Problem {
     fn from(refusal: TooManyStreams) -> Self {
         let (TooManyStreams::OfSession { limit } | TooManyStreams::OfNode { limit }) = refusal;
-        Self::new(Code::TooManyRequests, refusal.to_string())
-            .with("limit", limit)
-            .retry_after(DEFAULT_RETRY_AFTER)
+        Self::new(Code::TooManyRequests, refusal.to_string()).with("limit", limit)
     }
 }
 
 impl From<BackupRefused> for Problem {
     fn from(refusal: BackupRefused) -> Self {
         match refusal {
-            BackupRefused::TooMany { limit } => Self::new(Code::TooManyRequests, refusal.to_string())
-                .with("limit", limit)
-                .retry_after(DEFAULT_RETRY_AFTER),
+            BackupRefused::TooMany { limit } => {
+                Self::new(Code::TooManyRequests, refusal.to_string()).with("limit", limit)
+            }
             BackupRefused::Unavailable(unavailable) => unavailable.into(),
         }
     }
@@ -580,7 +572,7 @@ impl From<MembershipRefusal> for Problem {
                 .with("voters", 0)
                 .with("reachable", 0),
             MembershipRefusal::NotAVoter(id) => problem(Code::NotAVoter).with("node_id", id),
-            MembershipRefusal::NoSuccessor(_) => problem(Code::Unavailable).retry_after(DEFAULT_RETRY_AFTER),
+            MembershipRefusal::NoSuccessor(_) => problem(Code::Unavailable),
         }
     }
 }
@@ -708,7 +700,11 @@ impl IntoResponse for Problem {
         response.extensions_mut().insert(code);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if let Some(after) = retry_after {
+        let tells_when = matches!(
+            code.status(),
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        );
+        if let Some(after) = retry_after.or(tells_when.then_some(DEFAULT_RETRY_AFTER)) {
             // The header has whole seconds only, and 0 would make all clients retry at once.
             let seconds = after.as_millis().div_ceil(1000).clamp(1, u128::from(u32::MAX));
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds as u32));

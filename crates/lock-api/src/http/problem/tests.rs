@@ -251,7 +251,7 @@ async fn every_refusal_has_its_status_its_code_and_its_facts() {
             "{detail}"
         );
         assert_eq!(document["detail"], *detail);
-        assert_eq!(retry.is_some(), code == "unavailable", "{detail}");
+        assert_eq!(retry.is_some(), [429, 503].contains(&status), "{detail}");
         let mut rest = document.as_object().unwrap().clone();
         for member in ["type", "title", "status", "detail", "code"] {
             assert!(rest.remove(member).is_some(), "{detail}: {member} is missing");
@@ -284,7 +284,7 @@ fn code_words_are_unique() {
 }
 
 #[tokio::test]
-async fn failures_without_effect_have_retry_after_and_unknown_outcomes_do_not() {
+async fn unavailable_read_only_and_unknown_outcomes_have_statuses_of_their_own() {
     let late = Unavailable {
         read_only: false,
         reason: "no leader".into(),
@@ -299,7 +299,7 @@ async fn failures_without_effect_have_retry_after_and_unknown_outcomes_do_not() 
 
     let full = ProposeError::from(Unavailable::read_only("the disks are nearly full"));
     let (status, retry, sent) = document(full.into()).await;
-    assert_eq!((status.as_u16(), retry.as_deref()), (503, Some("5")));
+    assert_eq!((status.as_u16(), retry), (507, None));
     assert_eq!(
         (&sent["code"], &sent["detail"]),
         (&json!("read_only"), &json!("the disks are nearly full"))
@@ -307,7 +307,7 @@ async fn failures_without_effect_have_retry_after_and_unknown_outcomes_do_not() 
 
     let unknown = ProposeError::OutcomeUnknown("the leader was lost".into());
     let (status, retry, sent) = document(unknown.into()).await;
-    assert_eq!((status.as_u16(), retry), (503, None));
+    assert_eq!((status.as_u16(), retry), (504, None));
     assert_eq!(sent["code"], "outcome_unknown");
 }
 
