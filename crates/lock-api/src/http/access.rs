@@ -47,7 +47,10 @@ pub async fn secure(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body)
         description: body.description.into(),
         anonymous: body.anonymous.as_deref().map(grants).transpose()?,
     };
-    match change(&api, &peer, "secure", None, command).await? {
+    // Never under the caller's `Idempotency-Key`: a repetition would get a token that was not the one created.
+    let entry = api.audit_log.begin(&peer, "secure", command.to_string());
+    let secured = propose(&api, &peer, None, None, Command::Access(command)).await;
+    match entry.end(secured)? {
         Reply::Secured => Ok(made(&MadeTokenAnswer {
             id: token.to_string(),
             token: &text,
@@ -80,6 +83,7 @@ pub async fn change_for(
 ) -> Result<Reply, Problem> {
     let what = audit::with_reason(command.to_string(), reason)?;
     let entry = api.audit_log.begin(peer, action, what);
+    let request_id = peer.request_id(request_id)?;
     let done = propose(api, peer, None, request_id, Command::Access(command)).await;
     entry.end(done)
 }

@@ -104,7 +104,8 @@ pub async fn granted(
 async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerResult {
     let body = parse::<AcquireBody<'_>>(body)?.check(lock, peer.shown())?;
     let (locks, session) = (waiting_locks_of(api, &peer), body.session);
-    let started = locks.begin_acquire(session, body.wish, body.wait, body.request_id, body.retry);
+    let request_id = peer.request_id(body.request_id)?;
+    let started = locks.begin_acquire(session, body.wish, body.wait, request_id, body.retry);
     let grant = only(granted(api, &peer, session, started.await?).await?)?;
     Ok(ok(&GrantAnswer::from(&grant)))
 }
@@ -114,7 +115,12 @@ async fn release(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerR
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     let session = session_id(&body.session)?;
     let holds = locks_of(api, &peer)
-        .release(session, lock, body.holder.into_owned(), body.request_id)
+        .release(
+            session,
+            lock,
+            body.holder.into_owned(),
+            peer.request_id(body.request_id)?,
+        )
         .await?;
     Ok(ok(&ReleaseAnswer { holds }))
 }
@@ -123,10 +129,11 @@ async fn break_holder(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Han
     let body: BreakBody<'_> = parse(body)?;
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     within("reason", &body.reason, MAX_REASON_BYTES)?;
+    let request_id = peer.request_id(body.request_id)?;
     let what = format!("{} in the lock {lock}: {}", body.holder, body.reason);
     let entry = api.audit_log.begin(&peer, "break", what);
     let (locks, by) = (locks_of(api, &peer), peer.shown());
-    let broken = locks.break_holder(lock, body.holder.into_owned(), &by, &body.reason, body.request_id);
+    let broken = locks.break_holder(lock, body.holder.into_owned(), &by, &body.reason, request_id);
     entry.end(broken.await)?;
     Ok(no_content())
 }
@@ -136,7 +143,13 @@ async fn downgrade(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Handle
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     let (session, to) = (session_id(&body.session)?, Downgraded::from(body.mode));
     let grant = locks_of(api, &peer)
-        .downgrade(session, lock, body.holder.into_owned(), to, body.request_id)
+        .downgrade(
+            session,
+            lock,
+            body.holder.into_owned(),
+            to,
+            peer.request_id(body.request_id)?,
+        )
         .await?;
     Ok(ok(&GrantAnswer::from(&grant)))
 }
@@ -145,9 +158,9 @@ async fn upgrade(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerR
     let body: UpgradeBody<'_> = parse(body)?;
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     let (session, holder) = (session_id(&body.session)?, body.holder.into_owned());
-    let retry = body.retry.unwrap_or_default();
+    let (request_id, retry) = (peer.request_id(body.request_id)?, body.retry.unwrap_or_default());
     let locks = waiting_locks_of(api, &peer);
-    let started = locks.begin_upgrade(session, lock, holder, body.wait_ms, body.request_id, retry);
+    let started = locks.begin_upgrade(session, lock, holder, body.wait_ms, request_id, retry);
     let grant = only(granted(api, &peer, session, started.await?).await?)?;
     Ok(ok(&GrantAnswer::from(&grant)))
 }
@@ -158,13 +171,14 @@ async fn revoke(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerRe
         within("holder", holder, MAX_HOLDER_BYTES)?;
     }
     let locks = locks_of(api, &peer);
+    let request_id = peer.request_id(body.request_id.clone())?;
     match body {
         RevokeBody {
             reason: Some(reason),
             holder,
             session: None,
             answer: None,
-            request_id,
+            ..
         } => {
             within("reason", &reason, MAX_REASON_BYTES)?;
             let holder = holder.map(Cow::into_owned);
@@ -182,7 +196,7 @@ async fn revoke(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerRe
             holder: Some(holder),
             session: Some(session),
             answer: Some(answer),
-            request_id,
+            ..
         } => {
             within("answer", &answer, MAX_REASON_BYTES)?;
             let session = session_id(&session)?;
@@ -222,12 +236,12 @@ pub async fn configure(
     if let Some(Some(limit)) = body.limit {
         check_limit(limit)?;
     }
-    let (limit, draining) = (body.limit, body.draining);
+    let (limit, draining, request_id) = (body.limit, body.draining, peer.request_id(body.request_id)?);
     let what = format!("the lock {lock}: limit {limit:?}, draining {draining:?}");
     let what = audit::with_reason(what, body.reason.as_deref())?;
     let entry = api.audit_log.begin(&peer, "configure", what);
     let locks = locks_of(&api, &peer);
-    entry.end(locks.configure(lock, limit, draining, body.request_id).await)?;
+    entry.end(locks.configure(lock, limit, draining, request_id).await)?;
     Ok(no_content())
 }
 

@@ -37,6 +37,7 @@ pub async fn handle<F: Future<Output = HandlerResult>>(
             let outcome = async {
                 origin::check(api, &request)?;
                 let (head, body) = request.into_parts();
+                let peer = peer.with_idempotency_key(&head)?;
                 let peer = auth::authenticate(api, endpoint.required, peer, &head).await?;
                 handler(peer, head, body).await
             };

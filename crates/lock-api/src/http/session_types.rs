@@ -33,12 +33,8 @@ pub struct OpenBody<'a> {
 #[serde(deny_unknown_fields)]
 pub struct BareBody {
     /// Id of the request, for repetitions.
-    #[expect(
-        dead_code,
-        reason = "serde checks that it is a request id, and nothing more is to be done with it"
-    )]
     #[schema(value_type = Option<words::RequestId>)]
-    request_id: Option<RequestId>,
+    pub request_id: Option<RequestId>,
 }
 
 /// Answer of `POST /v1/sessions`.

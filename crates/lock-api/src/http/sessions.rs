@@ -47,15 +47,10 @@ pub async fn open(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -
     let body: OpenBody<'_> = parse(&bytes)?;
     within("name", &body.name, MAX_SESSION_NAME_BYTES)?;
     let timeout = body.ttl_ms.map(Duration::from_millis);
+    let request_id = peer.request_id(body.request_id)?;
     let opened = api
         .node
-        .open_session_of(
-            peer.identities(),
-            timeout,
-            &body.name,
-            &peer.shown(),
-            body.request_id,
-        )
+        .open_session_of(peer.identities(), timeout, &body.name, &peer.shown(), request_id)
         .await?;
     let answer = OpenAnswer {
         session: opened.session.to_string(),
@@ -80,7 +75,8 @@ pub async fn heartbeat(State(api): State<Shared>, peer: Peer, uri: Uri, body: Bo
     let config = api.config();
     let bytes = read_body(body, config.max_body_bytes, config.body_timeout).await?;
     // Only validated: a heartbeat with unknown fields is rejected like every other request.
-    parse::<BareBody>(&bytes)?;
+    let BareBody { request_id } = parse(&bytes)?;
+    peer.request_id(request_id)?;
     may_use(&api, &peer, session).await?;
     match api.node.heartbeat(session).await {
         Ok(ttl) => Ok(ok(&HeartbeatAnswer {
@@ -125,6 +121,7 @@ pub struct CloseQuery {
 pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let session = target(&uri)?;
     let CloseQuery { request_id, reason } = query(&uri)?;
+    let request_id = peer.request_id(request_id)?;
     // The remembered requests of a session end with it, so a repeated close is recognized by its result: a caller that
     // sends a request id may have sent the request before, and has reached its goal.
     let repeated = request_id.is_some();

@@ -61,7 +61,7 @@ pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body)
     let bytes = read_body(body, api.config().max_data_body_bytes, api.config().body_timeout).await?;
     let mut body: CreateBody<'_> = parse(&bytes)?;
     let session = optional_session(body.session.as_deref())?;
-    let request_id = body.request_id.take();
+    let request_id = peer.request_id(body.request_id.take())?;
     let op = body.op(&path)?;
     op.check_path(&api.config().paths)?;
     let command = Command::Write(op);
@@ -93,7 +93,7 @@ pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) ->
     let bytes = read_body(body, api.config().max_data_body_bytes, api.config().body_timeout).await?;
     let mut body: SetBody<'_> = parse(&bytes)?;
     let session = optional_session(body.session.as_deref())?;
-    let request_id = body.request_id.take();
+    let request_id = peer.request_id(body.request_id.take())?;
     let command = Command::Write(body.op(&path, version)?);
     match propose(&api, &peer, session, request_id, command).await? {
         Reply::Set(stat) => Ok(ok(&ChangedAnswer {
@@ -147,7 +147,7 @@ pub async fn delete(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerR
     };
     let request = Request {
         session,
-        request_id,
+        request_id: peer.request_id(request_id)?,
         caller: peer.identities(),
         command,
     };

@@ -8,6 +8,7 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{RefOr, Required, Schema};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::http::openapi::words;
 use crate::http::problem::{Code, Problem};
 
 /// Failures before an operation reads its body.
@@ -217,6 +218,20 @@ impl Operation {
         self
     }
 
+    /// Adds the header that every request that may change something can have.
+    fn takes_idempotency_key(mut self) -> Self {
+        let schema = self.schema_of::<words::RequestId>();
+        let header = ParameterBuilder::new()
+            .name("Idempotency-Key")
+            .parameter_in(ParameterIn::Header)
+            .description(Some(
+                "The same as `request_id`. If a request has both and they are different, it is rejected.",
+            ))
+            .schema(Some(schema));
+        self.parameters.push(header.build());
+        self.fails(&[Code::BadRequest])
+    }
+
     fn schema_of<T: ToSchema>(&mut self) -> RefOr<Schema> {
         let mut schemas = Vec::new();
         T::schemas(&mut schemas);
@@ -240,6 +255,9 @@ impl Operation {
         let has_door = self.has_door;
         if has_door {
             self = self.fails(&AT_THE_DOOR);
+        }
+        if self.method != "get" && self.path != "/v1/read" {
+            self = self.takes_idempotency_key();
         }
         let problems = self.problems();
         let answers = std::mem::take(&mut self.answers).into_iter();

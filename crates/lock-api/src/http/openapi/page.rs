@@ -115,6 +115,7 @@ fn show(page: &mut String, document: &Value, path: &str, method: &str, operation
         for parameter in parameters {
             let place = match text(&parameter["in"]) {
                 "path" => "in the address",
+                "header" => "header",
                 _ if parameter["required"] == true => "required",
                 _ => "",
             };
