@@ -187,11 +187,11 @@ pub const MAX_PAGE: usize = 1000;
 pub const DEFAULT_PAGE: usize = 100;
 
 /// Checks the requested length of a page.
-pub fn page_length(count: Option<usize>) -> Result<usize, Problem> {
-    match count {
+pub fn page_length(limit: Option<usize>) -> Result<usize, Problem> {
+    match limit {
         None => Ok(DEFAULT_PAGE),
-        Some(count @ 1..=MAX_PAGE) => Ok(count),
-        Some(_) => Err(Problem::bad_request(format!("count is from 1 to {MAX_PAGE}"))),
+        Some(limit @ 1..=MAX_PAGE) => Ok(limit),
+        Some(_) => Err(Problem::bad_request(format!("limit is from 1 to {MAX_PAGE}"))),
     }
 }
 

@@ -196,7 +196,7 @@ fn is_exempt(method: &Method, path: &str) -> bool {
         }
         "locks" => match *method {
             Method::POST => matches!(last, "release" | "downgrade" | "break"),
-            Method::PUT => true,
+            Method::PATCH => true,
             _ => false,
         },
         "multilock" => last == "release",
@@ -229,7 +229,7 @@ mod tests {
             "POST /v1/locks/orders/42/release",
             "POST /v1/locks/orders/downgrade",
             "POST /v1/locks/orders/break",
-            "PUT /v1/locks/orders",
+            "PATCH /v1/locks/orders",
             "POST /v1/multilock/release",
             "DELETE /v1/znodes/locks/a/b",
         ] {

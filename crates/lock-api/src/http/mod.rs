@@ -176,7 +176,7 @@ fn routes() -> Vec<Route> {
     let of_locks = |address| {
         Route::at(address)
             .post(DecidedInLog, locks::act)
-            .put(DecidedInLog, locks::configure)
+            .patch(DecidedInLog, locks::configure)
             .otherwise(locks::not_served)
     };
     // The root of the tree has two addresses, and every other znode has one. The same holds for lists and watches.
@@ -243,8 +243,8 @@ fn routes() -> Vec<Route> {
         Route::at("/v1/sessions/{session}/ephemerals").get(DecidedByHandler, sessions::ephemerals),
         Route::at("/v1/sessions/{session}/events").get(DecidedByHandler, events::events),
         Route::at("/v1/locks").get(DecidedByHandler, locks::list),
+        Route::at("/v1/lock-graph").get(DecidedByHandler, locks::graph),
         of_locks("/v1/locks/").get(DecidedByHandler, locks::get),
-        of_locks("/v1/locks/graph").get(DecidedByHandler, locks::graph),
         of_locks("/v1/locks/{*name_and_verb}").get(DecidedByHandler, locks::get),
         Route::at("/v1/multilock/acquire").post(DecidedInLog, multilock::acquire),
         Route::at("/v1/multilock/release").post(DecidedInLog, multilock::release),

@@ -82,7 +82,7 @@ pub async fn heartbeat(State(api): State<Shared>, peer: Peer, uri: Uri, body: Bo
         Ok(ttl) => Ok(ok(&HeartbeatAnswer {
             ttl_ms: ttl.as_millis() as u64,
             leads: leader.then(|| api.node.leads()),
-            revoke_requested: api
+            release_requested: api
                 .locks
                 .revocations(session)
                 .into_iter()
@@ -191,10 +191,10 @@ pub struct EphemeralsQuery {
     /// Only paths that begin with this.
     #[serde(default)]
     prefix: String,
-    /// `next_after` of the page before.
-    after: Option<String>,
-    #[param(value_type = Option<words::PageCount>)]
-    count: Option<usize>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+    #[param(value_type = Option<words::PageLimit>)]
+    limit: Option<usize>,
     /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
@@ -202,7 +202,7 @@ pub struct EphemeralsQuery {
 
 /// Parses the cursor of a page of ephemeral znodes: the position at which the last one was created, and its path.
 fn ephemeral_cursor(text: &str) -> Result<(Zxid, ZPath), Problem> {
-    let wrong = || Problem::bad_request("after is not a next_after of the page before");
+    let wrong = || Problem::bad_request("cursor is not a next_cursor of the page before");
     let (position, _) = text.split_once('/').ok_or_else(wrong)?;
     let path = ZPath::parse(&text[position.len()..]).map_err(|_| wrong())?;
     Ok((Zxid(position.parse().map_err(|_| wrong())?), path))
@@ -212,20 +212,20 @@ fn ephemeral_cursor(text: &str) -> Result<(Zxid, ZPath), Problem> {
 pub async fn ephemerals(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let session = target(&uri)?;
     let params: EphemeralsQuery = query(&uri)?;
-    let count = page_length(params.count)?;
+    let limit = page_length(params.limit)?;
     ensure_freshness(&api, params.linearizable).await?;
-    let after = params.after.as_deref().map(ephemeral_cursor).transpose()?;
+    let after = params.cursor.as_deref().map(ephemeral_cursor).transpose()?;
     let caller = peer.identities();
     let page = api.node.read(|store| {
         let view = store.seen_by(&caller);
-        view.ephemerals_page(session, &params.prefix, after.as_ref(), count)
+        view.ephemerals_page(session, &params.prefix, after.as_ref(), limit)
     })?;
-    let next_after = page
+    let next_cursor = page
         .next_after
         .map(|(position, path)| format!("{}{path}", position.0));
     Ok(ok(&EphemeralsAnswer {
         ephemerals: page.paths.iter().map(ZPath::as_str).collect(),
-        next_after: next_after.as_deref(),
+        next_cursor: next_cursor.as_deref(),
     }))
 }
 
@@ -238,9 +238,9 @@ pub struct ListQuery {
     prefix: String,
     /// Last id of the page before.
     #[param(value_type = Option<words::SessionId>)]
-    after: Option<String>,
-    #[param(value_type = Option<words::PageCount>)]
-    count: Option<usize>,
+    cursor: Option<String>,
+    #[param(value_type = Option<words::PageLimit>)]
+    limit: Option<usize>,
     /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
@@ -253,14 +253,14 @@ fn is_called(view: &SessionView, prefix: &str) -> bool {
 /// `GET /v1/sessions`
 pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let params: ListQuery = query(&uri)?;
-    let count = page_length(params.count)?;
-    let after = params.after.as_deref().map(session_id).transpose()?;
+    let limit = page_length(params.limit)?;
+    let after = params.cursor.as_deref().map(session_id).transpose()?;
     ensure_freshness(&api, params.linearizable).await?;
     let (now_ms, caller) = (api.node.now_ms(), peer.identities());
-    let (sessions, next_after) = api.node.read(|store| {
+    let (sessions, next_cursor) = api.node.read(|store| {
         let view = store.seen_by(&caller);
-        let page = view.sessions_page(after, count, |view| is_called(view, &params.prefix))?;
-        let (mut sessions, mut next_after) = (Vec::new(), page.next_after);
+        let page = view.sessions_page(after, limit, |view| is_called(view, &params.prefix))?;
+        let (mut sessions, mut next_cursor) = (Vec::new(), page.next_after);
         let (mut looks, all) = (MAX_LOOKED_AT, page.sessions.len());
         for view in page.sessions {
             // Each session with some of its locks only: a page may have a thousand sessions, and a session many locks.
@@ -270,12 +270,12 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRes
             sessions.push(SessionAnswer::new(store, view, now_ms, most));
             if looks == 0 {
                 if sessions.len() < all {
-                    next_after = Some(session);
+                    next_cursor = Some(session);
                 }
                 break;
             }
         }
-        Ok::<_, Refusal>((sessions, next_after))
+        Ok::<_, Refusal>((sessions, next_cursor))
     })?;
     let sessions = sessions
         .into_iter()
@@ -283,6 +283,6 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRes
         .collect();
     Ok(ok(&SessionsAnswer {
         sessions,
-        next_after: next_after.map(|session| session.to_string()),
+        next_cursor: next_cursor.map(|session| session.to_string()),
     }))
 }

@@ -169,9 +169,9 @@ pub struct GetQuery {
     /// Only names that begin with this.
     prefix: Option<String>,
     /// Last name of the page before.
-    after: Option<String>,
-    #[param(value_type = Option<words::PageCount>)]
-    count: Option<usize>,
+    cursor: Option<String>,
+    #[param(value_type = Option<words::PageLimit>)]
+    limit: Option<usize>,
     /// Count all znodes below.
     #[serde(default)]
     descendants: bool,
@@ -187,16 +187,16 @@ pub struct GetQuery {
 pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let path = ZPath::parse(&target(&uri)?)?;
     let params: GetQuery = query(&uri)?;
-    if !params.children && (params.prefix.is_some() || params.after.is_some() || params.count.is_some()) {
+    if !params.children && (params.prefix.is_some() || params.cursor.is_some() || params.limit.is_some()) {
         return Err(Problem::bad_request(
-            "prefix, after and count belong to children=true",
+            "prefix, cursor and limit belong to children=true",
         ));
     }
     let (prefix, after) = (
         params.prefix.as_deref().unwrap_or_default(),
-        params.after.as_deref(),
+        params.cursor.as_deref(),
     );
-    let count = page_length(params.count)?;
+    let limit = page_length(params.limit)?;
     ensure_freshness(&api, params.linearizable).await?;
     let caller = peer.identities();
     let read = |store: &Store| -> Result<_, Refusal> {
@@ -204,7 +204,7 @@ pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResu
         let node = view.get(&path)?;
         let page = params
             .children
-            .then(|| view.children_page(&path, prefix, after, count));
+            .then(|| view.children_page(&path, prefix, after, limit));
         let descendants = params.descendants.then(|| view.descendants(&path));
         let acl = params.acl.then(|| view.acl(&path));
         Ok((

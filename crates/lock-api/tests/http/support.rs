@@ -145,6 +145,10 @@ impl Server {
         self.call("PUT", path, Some(&body.to_string())).await
     }
 
+    pub async fn patch(&self, path: &str, body: Value) -> Reply {
+        self.call("PATCH", path, Some(&body.to_string())).await
+    }
+
     pub async fn post(&self, path: &str, body: Value) -> Reply {
         self.call("POST", path, Some(&body.to_string())).await
     }

@@ -82,6 +82,11 @@ impl Operation {
         Self::new("put", path, id, summary)
     }
 
+    /// Creates an operation that changes the fields that the body has.
+    pub fn patch(path: &'static str, id: &'static str, summary: &'static str) -> Self {
+        Self::new("patch", path, id, summary)
+    }
+
     /// Creates an operation that deletes.
     pub fn delete(path: &'static str, id: &'static str, summary: &'static str) -> Self {
         Self::new("delete", path, id, summary)

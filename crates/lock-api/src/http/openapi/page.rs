@@ -11,7 +11,7 @@ use super::schema_text::{anchor, code_spans, describe, escape, type_of};
 pub const STYLE: &str = include_str!("style.css");
 
 /// Order of the methods of an address.
-const METHODS: [&str; 4] = ["get", "post", "put", "delete"];
+const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
 /// Renders the page.
 pub fn render(document: &Value) -> String {

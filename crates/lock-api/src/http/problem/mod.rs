@@ -90,7 +90,7 @@ table! {
     /// The node keeps no history of locks.
     NoHistory = NOT_FOUND "no_history" "Lock history not available";
     /// The znode, or the parent of one to be created, does not exist.
-    NoNode = NOT_FOUND "no_node" "Unknown znode";
+    NoZnode = NOT_FOUND "no_znode" "Unknown znode";
     /// The address has a route, but not for this method.
     MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "Method not allowed";
     /// The caller stopped sending in the middle of a request.
@@ -203,6 +203,12 @@ impl Problem {
     fn with(mut self, name: &str, value: impl Serialize) -> Self {
         // Facts are strings, numbers and lists of them, which serialize always.
         self.0.facts.insert(name.to_owned(), json!(value));
+        self
+    }
+
+    /// Replaces the sentence about this case.
+    pub fn because(mut self, detail: impl Into<String>) -> Self {
+        self.0.detail = detail.into();
         self
     }
 
@@ -333,7 +339,7 @@ impl From<Refusal> for Problem {
         let detail = refusal.to_string();
         let problem = |code| Self::new(code, detail.as_str());
         match refusal {
-            Refusal::NoNode(path) => problem(Code::NoNode).with("path", path),
+            Refusal::NoNode(path) => problem(Code::NoZnode).with("path", path),
             Refusal::NodeExists(path) => problem(Code::NodeExists).with("path", path),
             Refusal::BadVersion {
                 path,
@@ -397,11 +403,7 @@ impl From<Refusal> for Problem {
                 Self::internal(detail)
             }
             // The transaction failed because one of its operations did, and has the same code.
-            Refusal::Multi { index, refusal } => {
-                let mut inner = Self::from(*refusal).with("index", index);
-                inner.0.detail = detail;
-                inner
-            }
+            Refusal::Multi { index, refusal } => Self::from(*refusal).with("index", index).because(detail),
             Refusal::RequestIdReused => problem(Code::RequestIdReused),
             Refusal::NoLock(lock) => problem(Code::NoLock).with("lock", lock),
             Refusal::LockBusy { lock, holders } => problem(Code::LockBusy)

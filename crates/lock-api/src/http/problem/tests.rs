@@ -30,7 +30,7 @@ fn refusals() -> Vec<(Refusal, u16, &'static str, Value)> {
     let in_path = json!({"path": "/a"});
     let in_lock = json!({"lock": "orders/42"});
     vec![
-        (Refusal::NoNode(path()), 404, "no_node", in_path.clone()),
+        (Refusal::NoNode(path()), 404, "no_znode", in_path.clone()),
         (Refusal::NodeExists(path()), 409, "node_exists", in_path.clone()),
         (
             Refusal::BadVersion {
@@ -271,7 +271,7 @@ fn a_problem_within_an_answer_is_the_document_that_it_would_be_alone() {
             "title": "Unknown znode",
             "status": 404,
             "detail": "the znode /a does not exist",
-            "code": "no_node",
+            "code": "no_znode",
             "path": "/a",
         })
     );

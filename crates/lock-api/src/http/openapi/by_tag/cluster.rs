@@ -140,14 +140,14 @@ fn mirror() -> Vec<Operation> {
         )
         .says("Parents come before their children. In a cluster that is not secured an access control list may hide a znode; the request then fails.")
         .asks::<MirrorQuery>(&[])
-        .with_words::<words::PageCount>()
+        .with_words::<words::PageLimit>()
         .answers::<MirrorPageAnswer<'_>>(
             StatusCode::OK,
             "The page.",
             json!({
                 "zxid": 17,
                 "znodes": [shown],
-                "next_after": null,
+                "next_cursor": null,
                 "limits": {
                     "data_bytes": 1_048_575,
                     "children": 1_000_000,
@@ -157,7 +157,7 @@ fn mirror() -> Vec<Operation> {
                 },
             }),
         )
-        .fails(&[Code::BadPath, Code::NoNode, Code::Forbidden, Code::Unavailable]),
+        .fails(&[Code::BadPath, Code::NoZnode, Code::Forbidden, Code::Unavailable]),
         Operation::post(
             "/v1/mirror",
             "mirrorTree",
@@ -175,7 +175,7 @@ fn mirror() -> Vec<Operation> {
         .fails(&[
             Code::BadPath,
             Code::BadAcl,
-            Code::NoNode,
+            Code::NoZnode,
             Code::NotEmpty,
             Code::NotMirrored,
             Code::NoChildrenForEphemerals,
@@ -349,7 +349,7 @@ fn cluster() -> Value {
         "read_only": false,
         "alarms": [],
         "members": [member()],
-        "retired_node_ids": "",
+        "retired_node_ids": [{"first": 3, "last": 5}],
         "next_node_id": 2,
         "disk": disk(),
         "counts": {"sessions": 12, "locks": 7, "znodes": 40, "watches": 3},
