@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::CACHE_CONTROL;
-use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::http::{HeaderValue, Uri};
 use axum::response::Response;
 use znode_store::{AccessCommand, Command, Reply, RequestId};
 
@@ -11,7 +11,7 @@ use super::access_types::{AccessAnswer, CallerAnswer, MadeTokenAnswer, SecureBod
 use super::audit;
 use super::auth::TokenText;
 use super::extract::{
-    HandlerResult, ReadQuery, ensure_freshness, json, no_query, ok, parse, query, read_body,
+    HandlerResult, ReadQuery, created, ensure_freshness, no_query, ok, parse, query, read_body,
 };
 use super::problem::Problem;
 use super::znodes::propose;
@@ -90,7 +90,7 @@ pub async fn change_for(
 
 /// Builds an answer that contains a token, with headers that forbid every cache to store it.
 pub fn made(answer: &MadeTokenAnswer<'_>) -> Response {
-    let mut response = json(StatusCode::CREATED, answer);
+    let mut response = created(&format!("/v1/tokens/{}", answer.id), answer);
     let no_store = HeaderValue::from_static("no-store");
     response.headers_mut().insert(CACHE_CONTROL, no_store);
     response

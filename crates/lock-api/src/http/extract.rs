@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use axum::body::{Body, BodyDataStream, Bytes, HttpBody};
 use axum::extract::Query;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use futures_util::StreamExt;
@@ -151,6 +151,14 @@ pub fn json(status: StatusCode, document: &impl Serialize) -> Response {
 /// Builds an answer with status 200 and a document.
 pub fn ok(document: &impl Serialize) -> Response {
     json(StatusCode::OK, document)
+}
+
+/// Builds an answer with status 201, a document, and the address of what was created.
+pub fn created(location: &str, document: &impl Serialize) -> Response {
+    let mut response = json(StatusCode::CREATED, document);
+    let location = HeaderValue::try_from(location).expect("an encoded path is a header");
+    response.headers_mut().insert(LOCATION, location);
+    response
 }
 
 /// Builds an answer with status 204 and no body.

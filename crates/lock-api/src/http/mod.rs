@@ -25,6 +25,7 @@ mod dashboard;
 mod event_feed_types;
 mod event_feed;
 mod history;
+mod http_request_id;
 mod lenient_parsing;
 mod load_shedding;
 mod lock_types;
@@ -204,6 +205,7 @@ fn routes() -> Vec<Route> {
         Route::at("/v1/debug/leader").post(Administer, debug::transfer_leadership),
         Route::at("/healthz").get(Public, cluster::healthz),
         Route::at("/readyz").get(Public, cluster::readyz),
+        Route::at("/v1/version").get(Public, cluster::version),
         Route::at("/metrics").get(ReadCluster, metrics::metrics),
         Route::at("/v1/cluster").get(ReadCluster, cluster::cluster),
         Route::at("/v1/cluster/snapshot").post(Administer, cluster::snapshot),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{StatusCode, Uri};
+use axum::http::Uri;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use znode_store::{
@@ -14,8 +14,8 @@ use znode_store::{
 
 use super::audit;
 use super::extract::{
-    HandlerResult, MAX_PAGE, ReadQuery, ensure_freshness, json, no_content, no_query, ok, page_length, parse,
-    query, read_body, session_id,
+    HandlerResult, MAX_PAGE, ReadQuery, created, ensure_freshness, no_content, no_query, ok, page_length,
+    parse, query, read_body, session_id,
 };
 use super::lock_types::within;
 use super::openapi::words;
@@ -56,7 +56,7 @@ pub async fn open(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -
         session: opened.session.to_string(),
         ttl_ms: opened.timeout.as_millis() as u64,
     };
-    Ok(json(StatusCode::CREATED, &answer))
+    Ok(created(&format!("{PREFIX}{}", opened.session), &answer))
 }
 
 #[derive(Deserialize, IntoParams)]

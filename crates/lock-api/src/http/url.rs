@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use axum::http::Uri;
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use znode_store::LockName;
 
 use super::problem::Problem;
@@ -33,6 +33,19 @@ pub fn decode(raw: &str) -> Result<Cow<'_, str>, BadEncoding> {
     percent_decode_str(raw)
         .decode_utf8()
         .map_err(|_| BadEncoding::NotUtf8)
+}
+
+/// Characters that are percent-encoded in a path: all but the unreserved ones (RFC 3986) and slashes.
+const IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');
+
+/// Percent-encodes a path but for its slashes.
+pub fn encode_path(path: &str) -> String {
+    utf8_percent_encode(path, IN_PATHS).to_string()
 }
 
 /// Operation on a lock: the last segment of its URL.
@@ -176,6 +189,14 @@ mod tests {
         }
         for raw in ["%ff", "%C3", "%C3x", "%ED%A0%80"] {
             assert_eq!(decode(raw), Err(BadEncoding::NotUtf8), "{raw}");
+        }
+    }
+
+    #[test]
+    fn encoded_path_is_decoded_to_itself() {
+        assert_eq!(encode_path("/a b/é%"), "/a%20b/%C3%A9%25");
+        for path in ["/", "/orders/42", "/a+b?c#d", "/café"] {
+            assert_eq!(decode(&encode_path(path)).as_deref(), Ok(path));
         }
     }
 

@@ -44,7 +44,11 @@ impl Log {
         let lines = text
             .lines()
             .filter_map(|line| line.split_once("lockgate::audit: "));
-        lines.map(|(_, line)| line.to_owned()).collect()
+        let own = |(_, line): (_, &str)| match line.split_once(" http_request=") {
+            Some((own, id)) if id.trim_matches('"').len() == 16 => own.to_owned(),
+            _ => panic!("a line without the id of its request: {line}"),
+        };
+        lines.map(own).collect()
     }
 }
 

@@ -172,6 +172,19 @@ pub fn hold(asked: &SentRequest, reply: &Reply) {
 }
 
 fn held(asked: &SentRequest, reply: &Reply) -> Result<(), String> {
+    let must_have = |name: &str| match reply.header(name) {
+        Some(_) => Ok(()),
+        None => Err(format!("an answer {} without {name}", reply.status)),
+    };
+    // A rejected connection gets its answer before a request is read; only the others have a date.
+    if reply.header("date").is_some() {
+        must_have("request-id")?;
+    }
+    match reply.status {
+        201 => must_have("location")?,
+        429 | 503 => must_have("retry-after")?,
+        _ => {}
+    }
     let code = match reply.status {
         400.. => reply.json()["code"].as_str().unwrap_or_default().to_owned(),
         _ => String::new(),

@@ -202,7 +202,13 @@ impl Operation {
         self.answer(StatusCode::NO_CONTENT, json!({"description": description}))
     }
 
-    fn answer(mut self, status: StatusCode, answer: Value) -> Self {
+    fn answer(mut self, status: StatusCode, mut answer: Value) -> Self {
+        if status == StatusCode::CREATED {
+            answer["headers"] = json!({"Location": {
+                "description": "Address of what was created.",
+                "schema": {"type": "string", "format": "uri-reference"},
+            }});
+        }
         self.answers.push((status.as_u16(), answer));
         self
     }

@@ -21,12 +21,13 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use znode_store::{AccessRefusal, BadPath, BadRequestId, Limited, LockMode, Owner, Refusal, SessionId};
 
+use super::http_request_id::HttpRequestId;
 use super::lenient_parsing::json_terms;
 use crate::locks::{LockError, LockHistoryError};
 
-/// Prefix of the `type` of every problem; the code follows. It is a name and not an address, so there is nothing to
-/// fetch.
-const TYPE_PREFIX: &str = "urn:lockgate:problem:";
+/// Prefix of the `type` of every problem; the code follows. It is the address of a page that every node serves, relative
+/// to the node that answers, so it can be read without internet access.
+const TYPE_PREFIX: &str = "/docs#";
 
 /// Default of `Retry-After`, which every 429 and 503 has.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -35,11 +36,11 @@ const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 const MAX_ECHO_CHARS: usize = 80;
 
 macro_rules! table {
-    ($($(#[$doc:meta])* $name:ident = $status:ident $code:literal $title:literal;)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident = $status:ident $code:literal $title:literal;)*) => {
         /// Kinds of failures of a request.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Code {
-            $($(#[$doc])* $name,)*
+            $($(#[doc = $doc])* $name,)*
         }
 
         impl Code {
@@ -54,6 +55,11 @@ macro_rules! table {
             /// Returns the stable word that programs switch on.
             pub fn word(self) -> &'static str {
                 match self { $(Code::$name => $code,)* }
+            }
+
+            /// Returns what the code means, in a sentence.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Code::$name => concat!($($doc),*).trim_ascii(),)* }
             }
 
             /// Returns the title: the code in a few words for people.
@@ -301,6 +307,7 @@ impl Problem {
         let problem = Self::new(Code::Internal, detail);
         tracing::error!(
             detail = problem.0.detail,
+            http_request = HttpRequestId::current(),
             "http: request failed because of an internal error"
         );
         problem

@@ -245,11 +245,7 @@ async fn every_refusal_has_its_status_its_code_and_its_facts() {
         assert_eq!(sent.as_u16(), status, "{detail}");
         assert_eq!(document["status"], status, "{detail}");
         assert_eq!(document["code"], code, "{detail}");
-        assert_eq!(
-            document["type"],
-            format!("urn:lockgate:problem:{code}"),
-            "{detail}"
-        );
+        assert_eq!(document["type"], format!("/docs#{code}"), "{detail}");
         assert_eq!(document["detail"], *detail);
         assert_eq!(retry.is_some(), [429, 503].contains(&status), "{detail}");
         let mut rest = document.as_object().unwrap().clone();
@@ -267,7 +263,7 @@ fn a_problem_within_an_answer_is_the_document_that_it_would_be_alone() {
     assert_eq!(
         document,
         json!({
-            "type": "urn:lockgate:problem:no_node",
+            "type": "/docs#no_znode",
             "title": "Unknown znode",
             "status": 404,
             "detail": "the znode /a does not exist",

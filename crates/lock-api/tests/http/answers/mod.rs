@@ -599,6 +599,7 @@ async fn bounded() -> BTreeSet<Answer> {
         ("POST", "/v1/multilock/acquire", locks),
         ("PATCH", "/v1/locks/d", json!({"draining": true})),
         ("POST", "/v1/znodes/p/4", json!({})),
+        ("PUT", "/v1/znodes/p/4?create=true", json!({"data": "x"})),
         ("POST", "/v1/txn", txn),
         (
             "POST",

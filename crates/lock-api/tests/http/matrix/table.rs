@@ -191,6 +191,7 @@ fn plain(call: &'static str, body: Value, who: Who, status: u16) -> Row {
 fn everybody() -> Vec<Row> {
     let all = [
         "GET /healthz",
+        "GET /v1/version",
         "GET /readyz",
         "GET /v1/openapi.json",
         "GET /docs",

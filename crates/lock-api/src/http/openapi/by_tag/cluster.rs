@@ -5,7 +5,7 @@ use lock_node::SnapshotMade;
 use serde_json::{Value, json};
 
 use super::{CHANGE, GROWS};
-use crate::http::cluster::{ClusterAnswer, Health};
+use crate::http::cluster::{ClusterAnswer, Health, VersionAnswer};
 use crate::http::event_feed::EventsQuery;
 use crate::http::event_feed_types::HappenedEvent;
 use crate::http::event_types::StreamEndedEvent;
@@ -261,6 +261,14 @@ pub fn health() -> Vec<Operation> {
                 json!({"status": "ready"}),
             )
             .fails(&[Code::Unavailable])
+            .for_everybody(),
+        Operation::get("/v1/version", "version", "Shows the version of the program and of the API")
+            .answers::<VersionAnswer>(
+                StatusCode::OK,
+                "The version, and the features that a client may look for.",
+                json!({"program": "0.1.0", "api": "v1", "features": ["idempotency_key"]}),
+            )
+            .fails(&[Code::BadRequest])
             .for_everybody(),
         Operation::get("/metrics", "metrics", "Shows the metrics of this node")
             .answers_in_any(

@@ -72,8 +72,8 @@ fn single() -> Vec<Operation> {
             .fails(&[Code::Internal])
             .fails(&CHANGE)
             .fails(&GROWS),
-        one(Operation::put("/v1/znodes/{path}", "setZnode", "Replaces the data of a znode"))
-            .says("The body has either `data` (which may be null) or `data_base64`.")
+        one(Operation::put("/v1/znodes/{path}", "setZnode", "Replaces the data of a znode, and with `create=true` creates it if need be"))
+            .says("The body has either `data` (which may be null) or `data_base64`. With `create=true` a missing znode is created, persistent and with all rights for every caller, and its missing parents as containers. A `request_id` then has at most 62 bytes.")
             .asks::<SetQuery>(&[])
             .with_words::<words::Version>()
             .takes::<SetBody<'_>>(true, json!({"data": "paid"}))
@@ -82,9 +82,20 @@ fn single() -> Vec<Operation> {
                 "The replacement was made.",
                 json!({"path": "/orders/42", "stat": stat()}),
             )
+            .answers::<ChangedAnswer<'_>>(
+                StatusCode::CREATED,
+                "The znode is created.",
+                json!({"path": "/orders/42", "stat": stat()}),
+            )
             .fails(&OF_CHANGE)
             .fails(&OF_SESSION)
-            .fails(&[Code::BadVersion, Code::QuotaExceeded, Code::Internal])
+            .fails(&[
+                Code::BadVersion,
+                Code::NoChildrenForEphemerals,
+                Code::QuotaExceeded,
+                Code::LimitReached,
+                Code::Internal,
+            ])
             .fails(&CHANGE)
             .fails(&GROWS),
         one(Operation::delete("/v1/znodes/{path}", "deleteZnode", "Deletes a znode"))
