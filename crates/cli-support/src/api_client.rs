@@ -113,7 +113,7 @@ impl ApiClient {
         &self.nodes[self.current]
     }
 
-    /// Sends a request until a node responds with a status other than 503. The body must contain a
+    /// Sends a request until a node decides on it. The body must contain a
     /// `request_id` if executing the request twice would be wrong.
     pub async fn call(
         &mut self,
@@ -131,7 +131,7 @@ impl ApiClient {
         loop {
             let attempt = tokio::time::timeout(answer_within, self.attempt(method, path, &body)).await;
             let problem = match attempt {
-                Ok(Ok(response)) if response.status == 503 => {
+                Ok(Ok(response)) if response.is_retryable() => {
                     format!("{}: {}", self.node(), String::from_utf8_lossy(&response.body))
                 }
                 Ok(Ok(response)) if response.status >= 400 => {

@@ -79,6 +79,16 @@ impl Response {
     pub fn code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
     }
+
+    /// Returns whether an idempotent request can be sent again, here or to another node: the node did not serve it, does
+    /// not know its outcome, or the answer is a proxy's and has no code.
+    pub fn is_retryable(&self) -> bool {
+        match self.code().as_str() {
+            "unavailable" | "read_only" | "outcome_unknown" => true,
+            "" => self.status >= 500,
+            _ => false,
+        }
+    }
 }
 
 impl Connection {

@@ -198,7 +198,7 @@ impl Locker {
                 let connection = connected(&mut connection, &self.connector).await?;
                 let granted = loop {
                     let granted = connection.send("POST", &acquire_path, &acquire_body).await?;
-                    if granted.status != 503 || granted.code() != "unavailable" {
+                    if granted.code() != "unavailable" {
                         break granted;
                     }
                     // The client retries as the response demands. The whole time counts as not served.

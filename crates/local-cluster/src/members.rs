@@ -163,9 +163,17 @@ impl Members {
                 word("http")
             ));
         }
-        let retired = status["retired_node_ids"].as_str().unwrap_or_default();
+        let retired = status["retired_node_ids"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|range| match (&range["first"], &range["last"]) {
+                (first, last) if first == last => first.to_string(),
+                (first, last) => format!("{first}-{last}"),
+            });
+        let retired: Vec<String> = retired.collect();
         if !retired.is_empty() {
-            text.push_str(&format!("\nRetired node ids: {retired}."));
+            text.push_str(&format!("\nRetired node ids: {}.", retired.join(", ")));
         }
         Ok(text)
     }

@@ -23,8 +23,8 @@
 //! - A holder keeps its lock until it releases it, its session ends, or an operator breaks it.
 //! - A caller that hangs up while it waits leaves the queue; a try that fails leaves nothing behind.
 //! - A request that carries a `request_id` may be sent again, to any node: it has one effect.
-//! - An error code tells if the request may have had an effect: refusals and `unavailable` mean no,
-//!   `outcome_unknown` means perhaps.
+//! - An error code tells if the request may have had an effect: refusals, `unavailable` and `read_only`
+//!   mean no, `outcome_unknown` means perhaps.
 //!
 //! # Reads
 //!

@@ -20,7 +20,7 @@ pub(crate) fn segment(name: &str) -> String {
     utf8_percent_encode(name, SEGMENT).to_string()
 }
 
-/// Encodes the name of a lock at the end of an address: the lock `graph` is not `/v1/locks/graph`, the graph of waits.
+/// Encodes the name of a lock at the end of an address.
 pub(crate) fn lock(name: &str) -> String {
     match name {
         "graph" => "%67raph".to_owned(),

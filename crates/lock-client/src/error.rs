@@ -122,7 +122,7 @@ words! {
         /// The lock does not exist.
         NoLock = "no_lock";
         /// The znode does not exist.
-        NoNode = "no_node";
+        NoZnode = "no_znode";
         /// The server does not know the route. It may be older than the client.
         NoRoute = "no_route";
         /// The lock is held, and the request does not wait.

@@ -41,7 +41,7 @@ struct StateNews {
     zxid: u64,
     held: Vec<Contender>,
     awaited: Vec<Contender>,
-    revoke_requested: Vec<RequestedRelease>,
+    release_requested: Vec<RequestedRelease>,
 }
 
 #[derive(Deserialize)]
@@ -58,9 +58,9 @@ struct LostNews {
     reason: Option<String>,
 }
 
-/// Event `revoke_requested`.
+/// Event `release_requested`.
 #[derive(Deserialize)]
-struct RevokeNews {
+struct RequestNews {
     holder: String,
     #[serde(flatten)]
     request: ReleaseRequest,
@@ -122,7 +122,7 @@ async fn follow_on(core: &Core) {
 async fn listen(core: &Core, server: usize, last: &mut String) -> StreamEnd {
     let mut suspicions = core.servers.suspicions(server);
     let silence = core.ttl.min(LONGEST_SILENCE);
-    let path = format!("/v1/sessions/{}/events?heartbeat=false&after={last}", core.id);
+    let path = format!("/v1/sessions/{}/events?heartbeat=false&zxid={last}", core.id);
     let mut chunks = match tokio::time::timeout(silence, core.servers.open(server, &path)).await {
         Ok(Ok(Opened::Stream(chunks))) => chunks,
         Ok(Ok(Opened::Answer(answer))) => return refused(core, answer.status, &answer.body),
@@ -169,7 +169,7 @@ fn handle_event(core: &Core, block: &Block) -> Option<StreamEnd> {
             let contenders = news.held.iter().chain(&news.awaited);
             let holders: Vec<_> = contenders.map(|contender| contender.holder.as_str()).collect();
             core.life.holds_at(news.zxid, &holders);
-            for asked in &news.revoke_requested {
+            for asked in &news.release_requested {
                 core.life
                     .release_is_requested(asked.holder(), asked.release_request());
             }
@@ -181,7 +181,7 @@ fn handle_event(core: &Core, block: &Block) -> Option<StreamEnd> {
             }
             None
         }),
-        "revoke_requested" => serde_json::from_str(&block.data).map(|news: RevokeNews| {
+        "release_requested" => serde_json::from_str(&block.data).map(|news: RequestNews| {
             core.life.release_is_requested(&news.holder, &news.request);
             None
         }),

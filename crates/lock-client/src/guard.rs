@@ -259,7 +259,10 @@ impl LockGuard {
         self.check()?;
         let core = &self.inner.core;
         let body = json!({ "session": core.id, "holder": self.grant.holder, "answer": text, "request_id": request_id() });
-        let path = format!("/v1/locks/{}/revoke", encode::segment(&self.grant.lock));
+        let path = format!(
+            "/v1/locks/{}/release-request/reply",
+            encode::segment(&self.grant.lock)
+        );
         let answered = core
             .servers
             .call(&ApiRequest::with(Method::POST, path, &body))

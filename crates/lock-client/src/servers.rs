@@ -392,11 +392,14 @@ mod tests {
         assert_eq!(outcome(408, r#"{"code": "request_timeout"}"#), "not done");
         assert_eq!(outcome(429, r#"{"code": "too_many_requests"}"#), "not done");
         assert_eq!(outcome(503, r#"{"code": "unavailable"}"#), "not done");
-        assert_eq!(outcome(503, r#"{"code": "outcome_unknown"}"#), "in doubt");
+        assert_eq!(outcome(507, r#"{"code": "read_only"}"#), "not done");
+        assert_eq!(outcome(504, r#"{"code": "outcome_unknown"}"#), "in doubt");
         assert_eq!(outcome(500, r#"{"code": "internal"}"#), "in doubt");
         // Answers of proxies are not definite.
         assert_eq!(outcome(404, "<html>nginx</html>"), "in doubt");
         assert_eq!(outcome(502, ""), "in doubt");
+        assert_eq!(outcome(503, ""), "in doubt");
+        assert_eq!(outcome(504, "<html>"), "in doubt");
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(crate) struct Renewed {
     #[serde(default)]
     pub(crate) leads: bool,
     #[serde(default)]
-    pub(crate) revoke_requested: Vec<RequestedRelease>,
+    pub(crate) release_requested: Vec<RequestedRelease>,
 }
 
 /// Returns the request that renews a session, and may ask whether the server that answers leads.

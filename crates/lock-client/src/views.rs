@@ -155,7 +155,7 @@ struct Page<T> {
         alias = "certificates"
     )]
     items: Vec<T>,
-    next_after: Option<String>,
+    next_cursor: Option<String>,
 }
 
 impl LockClient {
@@ -221,7 +221,7 @@ impl LockClient {
         if let Some(holder) = holder {
             body["holder"] = holder.into();
         }
-        let path = format!("/v1/locks/{}/revoke", encode::segment(name));
+        let path = format!("/v1/locks/{}/release-request", encode::segment(name));
         let answer: Answer = self
             .servers
             .ask(&ApiRequest::with(Method::POST, path, &body))
@@ -244,7 +244,7 @@ impl LockClient {
 
     async fn configure(&self, name: &str, body: Value) -> Result<(), Error> {
         let path = format!("/v1/locks/{}", encode::lock(name));
-        let call = ApiRequest::with(Method::PUT, path, &body);
+        let call = ApiRequest::with(Method::PATCH, path, &body);
         self.servers.call(&call).await.map(drop)
     }
 
@@ -252,11 +252,11 @@ impl LockClient {
     pub(crate) async fn all<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Error> {
         let (mut items, mut after) = (Vec::new(), String::new());
         loop {
-            let call = ApiRequest::get(format!("{path}linearizable=true&count={PAGE}{after}"));
+            let call = ApiRequest::get(format!("{path}linearizable=true&limit={PAGE}{after}"));
             let mut page: Page<T> = self.servers.ask(&call).await?;
             items.append(&mut page.items);
-            match page.next_after {
-                Some(last) => after = format!("&after={}", encode::segment(&last)),
+            match page.next_cursor {
+                Some(last) => after = format!("&cursor={}", encode::segment(&last)),
                 None => return Ok(items),
             }
         }

@@ -191,7 +191,7 @@ struct ZnodeAnswer {
     #[serde(default)]
     children: Vec<Child>,
     #[serde(default)]
-    next_after: Option<String>,
+    next_cursor: Option<String>,
 }
 
 impl ZnodeAnswer {
@@ -268,7 +268,7 @@ impl Znodes {
     pub async fn find(&self, path: &str) -> Result<Option<Znode>, Error> {
         match self.get(path).await {
             Ok(znode) => Ok(Some(znode)),
-            Err(error) if error.is(Code::NoNode) => Ok(None),
+            Err(error) if error.is(Code::NoZnode) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -279,13 +279,13 @@ impl Znodes {
         let mut after = String::new();
         loop {
             let path = format!(
-                "{}?linearizable=true&children=true&count=1000{after}",
+                "{}?linearizable=true&children=true&limit=1000{after}",
                 address(ZNODES, path)?
             );
             let mut page: ZnodeAnswer = self.servers.ask(&ApiRequest::get(path)).await?;
             children.append(&mut page.children);
-            match page.next_after {
-                Some(last) => after = format!("&after={}", encode::segment(&last)),
+            match page.next_cursor {
+                Some(last) => after = format!("&cursor={}", encode::segment(&last)),
                 None => return Ok(children),
             }
         }
@@ -371,7 +371,7 @@ impl Znodes {
     }
 
     async fn watch_since(&self, path: &str, kind: WatchKind, seen: Option<u64>) -> Result<ZnodeEvent, Error> {
-        let seen = seen.map_or(String::new(), |zxid| format!("&seen_zxid={zxid}"));
+        let seen = seen.map_or(String::new(), |zxid| format!("&zxid={zxid}"));
         let call = ApiRequest::get(format!(
             "{}?kind={}&linearizable=true&timeout_ms={}{seen}",
             address(WATCH, path)?,

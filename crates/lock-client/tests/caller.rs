@@ -18,7 +18,7 @@ fn friendly(what: &str, _: usize) -> Answer {
     Some(match what {
         "POST /v1/sessions" => (201, r#"{"session": "s1", "ttl_ms": 60000}"#),
         "DELETE /v1/sessions/s1" => (204, ""),
-        "GET /v1/locks" => (200, r#"{"locks": [], "next_after": null}"#),
+        "GET /v1/locks" => (200, r#"{"locks": [], "next_cursor": null}"#),
         other => panic!("{other} is not expected"),
     })
 }

@@ -32,7 +32,7 @@ fn answer(what: &str, leads: bool) -> Answer {
         HEARTBEAT if leads => (200, r#"{"ttl_ms": 3000, "leads": true}"#),
         HEARTBEAT => (200, r#"{"ttl_ms": 3000, "leads": false}"#),
         "DELETE /v1/sessions/s1" => (204, ""),
-        "GET /v1/locks" => (200, r#"{"locks": [], "next_after": null}"#),
+        "GET /v1/locks" => (200, r#"{"locks": [], "next_cursor": null}"#),
         other => panic!("{other} is not expected"),
     })
 }

@@ -45,7 +45,7 @@ impl From<CallError> for StepError {
         match error.code() {
             // The target has swept a container, or another client has created a child: reading the target
             // again tells which.
-            "no_node" | "not_empty" => Self::Stale(error.to_string()),
+            "no_znode" | "not_empty" => Self::Stale(error.to_string()),
             // The target's limits were lowered since they were queried: reading the target again returns the
             // new limits, and thereby the znodes that exceed them.
             "too_large" | "limit_reached" => Self::Stale(error.to_string()),

@@ -47,7 +47,7 @@ pub struct Target {
 #[derive(Deserialize)]
 struct Page {
     znodes: Vec<ListedZnode>,
-    next_after: Option<String>,
+    next_cursor: Option<String>,
     /// Older clusters do not report their limits.
     #[serde(default)]
     limits: Limits,
@@ -97,15 +97,15 @@ impl Target {
         let mut after = None::<String>;
         loop {
             let mut path = format!(
-                "/v1/mirror?count={PAGE}&linearizable=true&below={}",
+                "/v1/mirror?limit={PAGE}&linearizable=true&below={}",
                 encode_path(below)
             );
             if let Some(after) = &after {
-                path += &format!("&after={}", encode_path(after));
+                path += &format!("&cursor={}", encode_path(after));
             }
             let answer = match self.client.call("GET", &path, &Value::Null, ANSWER_TIMEOUT).await {
                 Ok(answer) => answer,
-                Err(error) if error.code() == "no_node" && after.is_none() && below != "/" => {
+                Err(error) if error.code() == "no_znode" && after.is_none() && below != "/" => {
                     self.read_limits().await?;
                     return Ok(tree);
                 }
@@ -117,7 +117,7 @@ impl Target {
                 let (path, facts) = self.facts(shown)?;
                 tree.insert(path, facts);
             }
-            match page.next_after {
+            match page.next_cursor {
                 Some(last) => after = Some(last),
                 None => return Ok(tree),
             }
@@ -126,7 +126,7 @@ impl Target {
 
     /// Reads the limits, which every page contains.
     async fn read_limits(&mut self) -> anyhow::Result<()> {
-        let path = "/v1/mirror?count=1&linearizable=true";
+        let path = "/v1/mirror?limit=1&linearizable=true";
         let answer = self.client.call("GET", path, &Value::Null, ANSWER_TIMEOUT).await;
         let page: Page = serde_json::from_slice(&answer.map_err(with_advice)?.body)?;
         self.limits = page.limits;
@@ -193,7 +193,7 @@ impl Target {
             .await
         {
             Ok(_) => Ok(true),
-            Err(error) if error.code() == "no_node" => Ok(false),
+            Err(error) if error.code() == "no_znode" => Ok(false),
             Err(error) => Err(with_advice(error)),
         }
     }
@@ -207,7 +207,7 @@ impl Target {
             .await
         {
             Ok(answer) => Ok(answer.json()["data"].as_str().map(str::to_owned)),
-            Err(error) if error.code() == "no_node" => Ok(None),
+            Err(error) if error.code() == "no_znode" => Ok(None),
             Err(error) => Err(with_advice(error)),
         }
     }

@@ -102,5 +102,5 @@ pub use membership::{
 pub use node::{OpenedStorage, Program, RaftNode, SnapshotMember};
 pub use panics::{PanicGuard, Tasks};
 pub use raft_config::{MIN_SEND_BYTES_PER_SECOND, RaftTiming, SnapshotConfig};
-pub use status::{ClusterStatus, Followers, MemberStatus, Role};
+pub use status::{ClusterStatus, Followers, MemberStatus, NodeIdRange, Role};
 pub use types::Proposal;

@@ -71,11 +71,23 @@ pub struct ClusterStatus {
     pub alarms: Vec<Alarm>,
     /// All members, by id.
     pub members: Vec<MemberStatus>,
-    /// Ids of former members, which are never assigned again: single ids and ranges, like `2, 5-7`.
-    pub retired_node_ids: String,
+    /// Ids of former members, which are never assigned again.
+    pub retired_node_ids: Vec<NodeIdRange>,
     /// Lowest id above all that are or were in use, for the next node.
     #[cfg_attr(feature = "schemas", schema(value_type = u64))]
     pub next_node_id: NodeId,
+}
+
+/// Range of node ids, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
+pub struct NodeIdRange {
+    /// First id.
+    #[cfg_attr(feature = "schemas", schema(value_type = u64))]
+    pub first: NodeId,
+    /// Last id.
+    #[cfg_attr(feature = "schemas", schema(value_type = u64))]
+    pub last: NodeId,
 }
 
 /// Current knowledge of a leader about its followers.

@@ -106,7 +106,7 @@ pub async fn lists(context: &AttackContext) -> anyhow::Result<AttackOutcome> {
     let mut outcome = AttackOutcome::default();
     let mut large = Large::open(context).await?;
     large.acquire_locks(context, &mut outcome).await?;
-    let paths = ["/v1/locks?count=1", "/v1/sessions?count=1", "/v1/locks/graph"].map(str::to_owned);
+    let paths = ["/v1/locks?limit=1", "/v1/sessions?limit=1", "/v1/lock-graph"].map(str::to_owned);
     let mut readers = JoinSet::new();
     for number in 0..READERS {
         readers.spawn_local(read_repeatedly(context, number, paths.to_vec(), None).boxed_local());

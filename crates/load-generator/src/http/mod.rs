@@ -160,7 +160,7 @@ pub(super) async fn remove_tree(nodes: &Nodes, run: &str) -> anyhow::Result<()> 
     let mut api = nodes.client(0, CALL_TIMEOUT);
     let path = format!("/v1/znodes/{}?recursive=true", tree(run));
     match api.call("DELETE", &path, &Value::Null, REMOVE_TIMEOUT).await {
-        Err(error) if error.code() == "no_node" => Ok(()),
+        Err(error) if error.code() == "no_znode" => Ok(()),
         removed => removed
             .map(drop)
             .with_context(|| format!("removing /{}", tree(run))),

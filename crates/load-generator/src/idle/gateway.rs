@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use cli_support::api_client::CallError;
 use futures_util::FutureExt as _;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -82,7 +81,7 @@ impl Sessions {
                         let session = loop {
                             match api.open_session(ttl, "lockgate bench").await {
                                 Ok(session) => break session,
-                                Err(CallError::Rejected { status: 429, .. }) => sleep(RETRY_PAUSE).await,
+                                Err(error) if error.code() == "too_many_requests" => sleep(RETRY_PAUSE).await,
                                 Err(error) => return Err(error).context("opening a session"),
                             }
                         };

@@ -193,7 +193,7 @@ impl Client {
             .await?;
         match granted.status {
             200 => {}
-            503 if granted.code() == "unavailable" => return Ok(Ended::Refused),
+            _ if granted.code() == "unavailable" => return Ok(Ended::Refused),
             status => return Ok(Ended::Otherwise(format!("acquire: {status} {}", granted.json()))),
         }
         let granted = granted.json();

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::CACHE_CONTROL;
-use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::http::{HeaderValue, Uri};
 use axum::response::Response;
 use znode_store::{AccessCommand, Command, Reply, RequestId};
 
@@ -11,7 +11,7 @@ use super::access_types::{AccessAnswer, CallerAnswer, MadeTokenAnswer, SecureBod
 use super::audit;
 use super::auth::TokenText;
 use super::extract::{
-    HandlerResult, ReadQuery, ensure_freshness, json, no_query, ok, parse, query, read_body,
+    HandlerResult, ReadQuery, created, ensure_freshness, no_query, ok, parse, query, read_body,
 };
 use super::problem::Problem;
 use super::znodes::propose;
@@ -47,7 +47,10 @@ pub async fn secure(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body)
         description: body.description.into(),
         anonymous: body.anonymous.as_deref().map(grants).transpose()?,
     };
-    match change(&api, &peer, "secure", None, command).await? {
+    // Never under the caller's `Idempotency-Key`: a repetition would get a token that was not the one created.
+    let entry = api.audit_log.begin(&peer, "secure", command.to_string());
+    let secured = propose(&api, &peer, None, None, Command::Access(command)).await;
+    match entry.end(secured)? {
         Reply::Secured => Ok(made(&MadeTokenAnswer {
             id: token.to_string(),
             token: &text,
@@ -80,13 +83,14 @@ pub async fn change_for(
 ) -> Result<Reply, Problem> {
     let what = audit::with_reason(command.to_string(), reason)?;
     let entry = api.audit_log.begin(peer, action, what);
+    let request_id = peer.request_id(request_id)?;
     let done = propose(api, peer, None, request_id, Command::Access(command)).await;
     entry.end(done)
 }
 
 /// Builds an answer that contains a token, with headers that forbid every cache to store it.
 pub fn made(answer: &MadeTokenAnswer<'_>) -> Response {
-    let mut response = json(StatusCode::CREATED, answer);
+    let mut response = created(&format!("/v1/tokens/{}", answer.id), answer);
     let no_store = HeaderValue::from_static("no-store");
     response.headers_mut().insert(CACHE_CONTROL, no_store);
     response

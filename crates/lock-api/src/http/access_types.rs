@@ -140,9 +140,9 @@ impl<'a> From<&'a TokenView> for TokenAnswer<'a> {
 pub struct TokensAnswer<'a> {
     /// Tokens, by id.
     pub tokens: Vec<TokenAnswer<'a>>,
-    /// Value of `after` for the next page; `null` on the last one.
+    /// Value of `cursor` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::TokenId>, required)]
-    pub next_after: Option<String>,
+    pub next_cursor: Option<String>,
 }
 
 /// Body of `PUT /v1/roles/{role}`.
@@ -195,9 +195,9 @@ impl From<&RoleView> for RoleAnswer {
 pub struct RolesAnswer {
     /// Roles, by name, including `admin`, which cannot be changed.
     pub roles: Vec<RoleAnswer>,
-    /// Value of `after` for the next page; `null` on the last one.
+    /// Value of `cursor` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::RoleName>, required)]
-    pub next_after: Option<String>,
+    pub next_cursor: Option<String>,
 }
 
 /// Body of `PUT /v1/certificates`.
@@ -226,9 +226,9 @@ pub struct CertificateAnswer<'a> {
 pub struct CertificatesAnswer<'a> {
     /// Certificates, by subject.
     pub certificates: Vec<CertificateAnswer<'a>>,
-    /// Value of `after` for the next page; `null` on the last one.
+    /// Value of `cursor` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::Subject>, required)]
-    pub next_after: Option<&'a str>,
+    pub next_cursor: Option<&'a str>,
 }
 
 /// State of access control, and the caller's identity.

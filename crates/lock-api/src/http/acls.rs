@@ -62,7 +62,7 @@ pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) ->
         acl: acl(body.acl)?,
         aversion: version,
     });
-    match propose(&api, &peer, session, body.request_id, command).await? {
+    match propose(&api, &peer, session, peer.request_id(body.request_id)?, command).await? {
         Reply::AclSet(stat) => Ok(ok(&ChangedAnswer {
             path: path.as_str(),
             stat: (&stat).into(),

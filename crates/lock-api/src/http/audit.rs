@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 use listener::{LogLimit, abridged};
 
+use super::http_request_id::HttpRequestId;
 use super::lock_types::{MAX_REASON_BYTES, within};
 use super::peer::Peer;
 use super::problem::{Code, Problem};
@@ -30,6 +31,7 @@ impl AuditLog {
             peer: peer.clone(),
             action,
             what,
+            http_request: HttpRequestId::current(),
             is_written: false,
         }
     }
@@ -49,6 +51,7 @@ impl AuditLog {
             shown = shown.as_deref().unwrap_or("no token"),
             why = ?problem.detail(),
             others_left_out,
+            http_request = HttpRequestId::current(),
         );
     }
 }
@@ -60,6 +63,7 @@ pub struct AuditEntry {
     peer: Peer,
     action: &'static str,
     what: String,
+    http_request: String,
     is_written: bool,
 }
 
@@ -92,6 +96,7 @@ impl AuditEntry {
             action = self.action,
             what = ?self.what,
             outcome,
+            http_request = self.http_request,
         );
     }
 
@@ -108,6 +113,7 @@ impl AuditEntry {
             what = ?abridged(&self.what),
             outcome,
             others_left_out,
+            http_request = self.http_request,
         );
     }
 }

@@ -20,9 +20,9 @@ use super::{Peer, Shared};
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
     /// Last subject of the page before.
-    after: Option<String>,
-    #[param(value_type = Option<words::PageCount>)]
-    count: Option<usize>,
+    cursor: Option<String>,
+    #[param(value_type = Option<words::PageLimit>)]
+    limit: Option<usize>,
     /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
@@ -31,17 +31,17 @@ pub struct ListQuery {
 /// `GET /v1/certificates`
 pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let params: ListQuery = query(&uri)?;
-    let count = page_length(params.count)?;
+    let limit = page_length(params.limit)?;
     ensure_freshness(&api, params.linearizable).await?;
     let caller = peer.identities();
     let all = api.node.read(|store| store.seen_by(&caller).certificates())?;
-    let after = params.after.as_deref();
+    let after = params.cursor.as_deref();
     let mut rest = all
         .iter()
         .filter(|(subject, _)| after.is_none_or(|after| &**subject > after));
     let shown = rest
         .by_ref()
-        .take(count)
+        .take(limit)
         .map(|(subject, role)| CertificateAnswer {
             subject,
             role: role.as_str(),
@@ -49,7 +49,7 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRes
     let certificates: Vec<_> = shown.collect();
     let more = rest.next().is_some();
     Ok(ok(&CertificatesAnswer {
-        next_after: certificates.last().filter(|_| more).map(|last| last.subject),
+        next_cursor: certificates.last().filter(|_| more).map(|last| last.subject),
         certificates,
     }))
 }

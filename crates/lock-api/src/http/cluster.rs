@@ -51,6 +51,39 @@ pub async fn cluster(State(api): State<Shared>, uri: Uri) -> HandlerResult {
     }))
 }
 
+/// Features of this API that a client may look for, because earlier versions of the program lack them. The list only
+/// grows within a version of the API.
+const FEATURES: &[&str] = &[
+    "idempotency_key",
+    "lock_graph",
+    "release_requests",
+    "znode_upsert",
+];
+
+/// Version of the program and of the API.
+#[derive(Serialize, ToSchema)]
+pub struct VersionAnswer {
+    /// Version of the program.
+    #[schema(value_type = String)]
+    program: &'static str,
+    /// Version of the API: the first segment of its addresses.
+    #[schema(value_type = String)]
+    api: &'static str,
+    /// Features that a client may look for.
+    #[schema(value_type = Vec<String>)]
+    features: &'static [&'static str],
+}
+
+/// `GET /v1/version`. Without authentication, so that a client can choose how to speak before it has a token.
+pub async fn version(uri: Uri) -> HandlerResult {
+    no_query(&uri)?;
+    Ok(ok(&VersionAnswer {
+        program: env!("CARGO_PKG_VERSION"),
+        api: "v1",
+        features: FEATURES,
+    }))
+}
+
 #[derive(Serialize, ToSchema)]
 pub struct Health {
     #[schema(value_type = words::HealthStatus)]

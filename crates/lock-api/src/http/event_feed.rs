@@ -60,9 +60,9 @@ pub struct EventsQuery {
     #[serde(default)]
     #[param(value_type = Option<words::LastCount>)]
     last: usize,
-    /// Last id that the client received: later events are sent at the beginning.
+    /// Last position or id that the client received: later events are sent at the beginning.
     #[param(value_type = Option<words::EventId>)]
-    after: Option<String>,
+    zxid: Option<String>,
     /// Include the current state of the locks of the events.
     #[serde(default)]
     locks: bool,
@@ -80,7 +80,7 @@ pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: He
     let header = headers
         .get(&LAST_EVENT_ID)
         .map(|last| last.to_str().unwrap_or("?"));
-    let after = header.or(params.after.as_deref()).map(position).transpose()?;
+    let after = header.or(params.zxid.as_deref()).map(position).transpose()?;
     ensure_freshness(&api, false).await?;
     let revocation = RevocationWatch::begin(&api.node, &peer);
     let changes = api.node.subscribe_feed().map_err(|_| {

@@ -161,7 +161,7 @@ pub struct FeedEntry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::Reason)]
     reason: Option<&'a str>,
-    /// Of `revoke_answered`: the holder's answer.
+    /// Of `release_replied`: the holder's reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::Reason)]
     answer: Option<&'a str>,
@@ -203,7 +203,7 @@ pub fn serialize_event<'a>(store: &Store, happening: &'a FeedEvent) -> FeedEntry
             holder,
             answer,
         } => {
-            entry.event = "revoke_answered";
+            entry.event = "release_replied";
             entry.session = Some(session.to_string());
             entry.holder = Some(holder.clone());
             entry.answer = Some(answer);
@@ -265,7 +265,7 @@ impl<'a> FeedEntry<'a> {
                 by,
                 reason,
             } => {
-                self.event = "revoke_requested";
+                self.event = "release_requested";
                 self.holder = Some(holder.clone());
                 self.by = Some(by.to_string());
                 self.reason = Some(reason);

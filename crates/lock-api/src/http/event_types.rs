@@ -1,12 +1,11 @@
 //! Documents of a session's event stream, and their encoding as server-sent events of the HTML standard.
 
 use std::fmt::Write;
-use std::str::FromStr;
 
 use lock_node::{EventPosition, SessionEvent};
 use serde::Serialize;
 use utoipa::ToSchema;
-use znode_store::{ContenderEnd, ContenderState, Grant, Hold, LockMode, SessionId, Store, ZPath, Zxid};
+use znode_store::{ContenderEnd, ContenderState, Grant, Hold, LockMode, SessionId, Store, ZPath};
 
 use super::extract::Timestamp;
 use super::openapi::words;
@@ -43,7 +42,7 @@ fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
 pub struct ResetEvent {
     /// Last event that the caller received, as it reported.
     #[schema(value_type = words::EventId)]
-    pub after: String,
+    pub zxid: String,
 }
 
 /// `state`
@@ -57,7 +56,7 @@ pub struct StateEvent {
     held: Vec<HeldEntry>,
     /// Locks that the session waits for.
     awaited: Vec<AwaitedEntry>,
-    revoke_requested: Vec<ReleaseRequestAnswer>,
+    release_requested: Vec<ReleaseRequestAnswer>,
 }
 
 /// A lock that the session holds.
@@ -112,7 +111,7 @@ impl StateEvent {
             ttl_ms: store.session(session).map_or(0, |view| view.timeout_ms),
             held,
             awaited,
-            revoke_requested: store
+            release_requested: store
                 .revocations(session)
                 .into_iter()
                 .map(ReleaseRequestAnswer::from)
@@ -228,9 +227,9 @@ pub struct LeftQueueEvent<'a> {
     until_at: Timestamp,
 }
 
-/// `revoke_requested`
+/// `release_requested`
 #[derive(Serialize, ToSchema)]
-pub struct RevokeEvent<'a> {
+pub struct ReleaseRequestedEvent<'a> {
     #[schema(value_type = words::LockName)]
     lock: &'a str,
     #[schema(value_type = words::Holder)]
@@ -305,14 +304,14 @@ pub fn session_event(text: &mut String, at: EventPosition, time_ms: u64, what: &
             by,
             reason,
         } => {
-            let asked = RevokeEvent {
+            let asked = ReleaseRequestedEvent {
                 lock: lock.as_str(),
                 holder,
                 by,
                 reason,
                 requested_at: time,
             };
-            event(text, at, "revoke_requested", &asked);
+            event(text, at, "release_requested", &asked);
         }
         SessionEvent::Ended { expired } => {
             let reason = if *expired { "expired" } else { "closed" };
@@ -356,9 +355,9 @@ pub fn limit_of(mode: LockMode) -> Option<u32> {
 /// `watch`
 #[derive(Serialize, ToSchema)]
 pub struct WatchEvent<'a> {
-    /// The watch as it was requested.
-    #[schema(value_type = words::WatchText)]
-    pub watch: &'a str,
+    /// Kind of the watch that fired.
+    #[schema(value_type = KindWord)]
+    pub kind: &'static str,
     /// Kind of the event.
     #[schema(value_type = words::ZnodeEvent)]
     pub event: &'static str,
@@ -392,50 +391,17 @@ pub struct StreamEndedEvent {
     pub reason: &'static str,
 }
 
-/// A requested watch: `KIND:PATH`, or `KIND@ZXID:PATH` for a caller that saw the znode as it was at that position.
+/// A requested watch, such as `data=/orders/42`.
 #[derive(Debug)]
 pub struct WatchWish {
-    /// The watch as the caller wrote it.
-    pub text: String,
-    /// Kind of the watch.
+    /// Kind of the watch: the name of the parameter.
     pub kind: KindWord,
-    /// Last state that the caller saw.
-    pub seen: Option<Zxid>,
     /// Path of the znode.
     pub path: ZPath,
-}
-
-impl FromStr for WatchWish {
-    type Err = Problem;
-
-    fn from_str(text: &str) -> Result<Self, Problem> {
-        let wrong = || {
-            Problem::bad_request(format!(
-                "watch={text}: KIND:/PATH or KIND@ZXID:/PATH is expected, and data, children or exists as the kind"
-            ))
-        };
-        let (head, path) = text.split_once(':').ok_or_else(wrong)?;
-        let (kind, seen) = match head.split_once('@') {
-            None => (head, None),
-            Some((kind, seen)) => (kind, Some(Zxid(seen.parse().map_err(|_| wrong())?))),
-        };
-        let kind = match kind {
-            "data" => KindWord::Data,
-            "children" => KindWord::Children,
-            "exists" => KindWord::Exists,
-            _ => return Err(wrong()),
-        };
-        Ok(Self {
-            text: text.to_owned(),
-            kind,
-            seen,
-            path: ZPath::parse(path)?,
-        })
-    }
 }
 
 /// Parses the last position that a caller received.
 pub fn position(text: &str) -> Result<EventPosition, Problem> {
     text.parse()
-        .map_err(|error| Problem::bad_request(format!("Last-Event-ID {text:?}: {error}")))
+        .map_err(|error| Problem::bad_request(format!("zxid or Last-Event-ID {text:?}: {error}")))
 }

@@ -23,7 +23,7 @@ use lock_node::{
 };
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
-use znode_store::{MAX_LOOKED_AT, Refusal, SessionId, SessionView, ZnodeEventKind, Zxid};
+use znode_store::{MAX_LOOKED_AT, Refusal, SessionId, SessionView, ZPath, ZnodeEventKind, Zxid};
 
 use super::auth::RevocationWatch;
 use super::event_types::{
@@ -33,7 +33,7 @@ use super::event_types::{
 use super::extract::HandlerResult;
 use super::problem::Problem;
 use super::sessions::target;
-use super::watch::{event_word, missed};
+use super::watch::{KindWord, event_word, missed};
 use super::{Peer, Shared};
 
 /// Number of times to live for which a stream counts as the session's heartbeat. The session of a client that stopped
@@ -82,17 +82,21 @@ impl StreamRequest {
         };
         let mut known = Vec::new();
         for (name, value) in parameters {
+            if let Some(kind) = KindWord::of_stream(&name) {
+                let path = ZPath::parse(&value)?;
+                params.watches.push(WatchWish { kind, path });
+                continue;
+            }
             match (name.as_str(), value.as_str()) {
-                ("watch", text) => params.watches.push(text.parse()?),
                 ("heartbeat", "true") => params.heartbeat = true,
                 ("heartbeat", "false") => params.heartbeat = false,
                 ("heartbeat", _) => return Err(Problem::bad_request("heartbeat is true or false")),
-                ("after", text) => params.after = Some(position(text)?),
+                ("zxid", text) => params.after = Some(position(text)?),
                 _ => {
                     return Err(Problem::bad_request(format!("unknown parameter {name:?}")));
                 }
             }
-            if name != "watch" && known.contains(&name) {
+            if known.contains(&name) {
                 return Err(Problem::bad_request(format!("duplicate parameter {name}")));
             }
             known.push(name);
@@ -139,15 +143,6 @@ impl OpenError {
 pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: HeaderMap) -> HandlerResult {
     let session = target(&uri)?;
     let params = StreamRequest::read(&uri, &headers)?;
-    // As for a single watch: a node that lags behind must not report a change as new that the caller has already seen
-    // through another node.
-    if let Some(seen) = params.watches.iter().filter_map(|wish| wish.seen).max()
-        && !api.node.caught_up_with(seen).await?
-    {
-        return Err(Problem::bad_request(format!(
-            "watch: the position {seen} has not been reached yet"
-        )));
-    }
     let revocation = RevocationWatch::begin(&api.node, &peer);
     let begin =
         |opening: &mut StreamOpening<'_>| begin(opening, session, &params, &peer).map_err(OpenError::Other);
@@ -186,8 +181,8 @@ fn begin(
     let mut text = String::new();
     retry(&mut text, RECONNECT_DELAY_MS);
     if let (StreamBegin::Reset, Some(after)) = (opening.begin(), params.after) {
-        let after = after.to_string();
-        event(&mut text, None, "reset", &ResetEvent { after });
+        let zxid = after.to_string();
+        event(&mut text, None, "reset", &ResetEvent { zxid });
     }
     if opening.begin() != StreamBegin::Resumed {
         let at = EventPosition::all_of(opening.zxid());
@@ -226,13 +221,12 @@ fn watch(
             after
         }
     });
-    let fired = match (&read, wish.seen.is_some() || after.is_some()) {
+    let fired = match (&read, after.is_some()) {
         (_, false) => None,
         (Ok(stat), true) => {
-            let seen = wish.seen.unwrap_or(Zxid(0));
             // The stream has sent earlier events of the same command already.
             let is_news = |at: Zxid| after.is_none_or(|after| EventPosition::of_watch(at, number) > after);
-            missed(wish.kind, stat, seen).filter(|(_, at)| is_news(*at))
+            missed(wish.kind, stat, Zxid(0)).filter(|(_, at)| is_news(*at))
         }
         (Err(Refusal::NoNode(_)), true) if wish.kind.needs_reading() => Some((ZnodeEventKind::Deleted, now)),
         (Err(_), true) => None,
@@ -356,7 +350,7 @@ impl Feed {
                 }
                 StreamedEventKind::Watch { number, notice } => {
                     let fired = WatchEvent {
-                        watch: &self.watches[*number as usize].text,
+                        kind: self.watches[*number as usize].kind.word(),
                         event: event_word(notice.kind),
                         path: notice.path.as_str(),
                         zxid: notice.zxid.0,

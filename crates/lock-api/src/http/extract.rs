@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use axum::body::{Body, BodyDataStream, Bytes, HttpBody};
 use axum::extract::Query;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use futures_util::StreamExt;
@@ -153,6 +153,14 @@ pub fn ok(document: &impl Serialize) -> Response {
     json(StatusCode::OK, document)
 }
 
+/// Builds an answer with status 201, a document, and the address of what was created.
+pub fn created(location: &str, document: &impl Serialize) -> Response {
+    let mut response = json(StatusCode::CREATED, document);
+    let location = HeaderValue::try_from(location).expect("an encoded path is a header");
+    response.headers_mut().insert(LOCATION, location);
+    response
+}
+
 /// Builds an answer with status 204 and no body.
 pub fn no_content() -> Response {
     let mut response = Response::new(Body::empty());
@@ -187,11 +195,11 @@ pub const MAX_PAGE: usize = 1000;
 pub const DEFAULT_PAGE: usize = 100;
 
 /// Checks the requested length of a page.
-pub fn page_length(count: Option<usize>) -> Result<usize, Problem> {
-    match count {
+pub fn page_length(limit: Option<usize>) -> Result<usize, Problem> {
+    match limit {
         None => Ok(DEFAULT_PAGE),
-        Some(count @ 1..=MAX_PAGE) => Ok(count),
-        Some(_) => Err(Problem::bad_request(format!("count is from 1 to {MAX_PAGE}"))),
+        Some(limit @ 1..=MAX_PAGE) => Ok(limit),
+        Some(_) => Err(Problem::bad_request(format!("limit is from 1 to {MAX_PAGE}"))),
     }
 }
 

@@ -17,10 +17,11 @@ use crate::locks::Locks;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct HistoryQuery {
+    /// `next_cursor` of the page before: only holds with smaller fencing tokens.
     #[param(value_type = Option<words::Position>)]
-    before: Option<u64>,
-    #[param(value_type = Option<words::PageCount>)]
-    count: Option<usize>,
+    cursor: Option<u64>,
+    #[param(value_type = Option<words::PageLimit>)]
+    limit: Option<usize>,
     /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
@@ -29,9 +30,9 @@ pub struct HistoryQuery {
 /// `GET /v1/locks/{name}/history`
 pub async fn get(api: &Api, locks: Locks, uri: &Uri, lock: LockName) -> HandlerResult {
     let params: HistoryQuery = query(uri)?;
-    let count = page_length(params.count)?;
+    let limit = page_length(params.limit)?;
     ensure_freshness(api, params.linearizable).await?;
-    let history = locks.history(&lock, params.before, count).await?;
+    let history = locks.history(&lock, params.cursor, limit).await?;
     Ok(ok(&HistoryAnswer::new(&lock, &history)))
 }
 
@@ -42,9 +43,9 @@ pub struct HistoryAnswer<'a> {
     lock: &'a str,
     /// Holds, the latest first.
     history: Vec<EntryAnswer<'a>>,
-    /// Value of `before` for the next page; `null` on the last one.
-    #[schema(value_type = Option<words::FencingToken>, required)]
-    next_before: Option<u64>,
+    /// Value of `cursor` for the next page; `null` on the last one.
+    #[schema(required)]
+    next_cursor: Option<String>,
     /// Periods from which holds may be missing.
     gaps: Vec<GapAnswer>,
     /// Time up to which ended holds are no longer retained; `null` if all are.
@@ -123,7 +124,7 @@ impl<'a> HistoryAnswer<'a> {
         Self {
             lock: lock.as_str(),
             history: history.entries.iter().map(EntryAnswer::new).collect(),
-            next_before: history.next_before,
+            next_cursor: history.next_before.map(|token| token.to_string()),
             gaps: history.gaps.iter().map(GapAnswer::new).collect(),
             since_at: since,
         }

@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Api;
 use super::config::{HttpConfig, SMALL_BODY_BYTES};
+use super::http_request_id::HttpRequestId;
 use super::problem::Problem;
 use super::service::ApiService;
 
@@ -63,7 +64,7 @@ pub fn administration(service: ApiService) -> ApiService {
 
 /// Returns the refusal of a request that is shed by its first line alone, or `None` to continue. Under load most
 /// requests end here, and each takes time from the admitted ones. So this knows neither routes nor callers, and its
-/// answer is constant.
+/// answer is constant, but for its id.
 pub fn shed_early<B>(node: &Node, request: &axum::http::Request<B>, waited: Duration) -> Option<Response> {
     static BODY: LazyLock<Bytes> = LazyLock::new(|| {
         let problem = Problem::from(Unavailable::new("this node is overloaded"));
@@ -82,6 +83,7 @@ pub fn shed_early<B>(node: &Node, request: &axum::http::Request<B>, waited: Dura
     headers.insert(RETRY_AFTER, HeaderValue::from(BUSY_RETRY.as_secs()));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    HttpRequestId::next().mark(headers);
     Some(refusal)
 }
 
@@ -176,7 +178,13 @@ fn is_exempt(method: &Method, path: &str) -> bool {
     // These documents cost no more than a rejection does.
     if matches!(
         path,
-        "/healthz" | "/readyz" | "/metrics" | "/v1/openapi.json" | "/docs" | "/docs/style.css"
+        "/healthz"
+            | "/readyz"
+            | "/metrics"
+            | "/v1/version"
+            | "/v1/openapi.json"
+            | "/docs"
+            | "/docs/style.css"
     ) {
         return true;
     }
@@ -196,7 +204,7 @@ fn is_exempt(method: &Method, path: &str) -> bool {
         }
         "locks" => match *method {
             Method::POST => matches!(last, "release" | "downgrade" | "break"),
-            Method::PUT => true,
+            Method::PATCH => true,
             _ => false,
         },
         "multilock" => last == "release",
@@ -229,7 +237,7 @@ mod tests {
             "POST /v1/locks/orders/42/release",
             "POST /v1/locks/orders/downgrade",
             "POST /v1/locks/orders/break",
-            "PUT /v1/locks/orders",
+            "PATCH /v1/locks/orders",
             "POST /v1/multilock/release",
             "DELETE /v1/znodes/locks/a/b",
         ] {

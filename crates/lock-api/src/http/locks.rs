@@ -1,5 +1,5 @@
-//! Routes of locks: acquire, release, downgrade, upgrade, revoke, break, configure, get, check, list, graph. They
-//! translate between HTTP and [`crate::locks`], which decides what a call does.
+//! Routes of locks: acquire, release, downgrade, upgrade, release request, break, configure, get, check, list,
+//! graph. They translate between HTTP and [`crate::locks`], which decides what a call does.
 
 use std::borrow::Cow;
 
@@ -18,8 +18,9 @@ use super::extract::{
 };
 use super::lock_types::{
     AcquireBody, BreakBody, CheckAnswer, ConfigureBody, DowngradeBody, GrantAnswer, GraphAnswer, LockAnswer,
-    LocksAnswer, MAX_HOLDER_BYTES, MAX_REASON_BYTES, ReleaseAnswer, ReleaseBody, RevokeAnswer, RevokeBody,
-    SeenLock, SessionNames, SummaryAnswer, UpgradeBody, WaitAnswer, check_limit, within,
+    LocksAnswer, MAX_HOLDER_BYTES, MAX_REASON_BYTES, ReleaseAnswer, ReleaseBody, ReleaseReplyBody,
+    ReleaseRequestBody, RequestedAnswer, SeenLock, SessionNames, SummaryAnswer, UpgradeBody, WaitAnswer,
+    check_limit, within,
 };
 use super::openapi::words;
 use super::problem::Problem;
@@ -28,7 +29,7 @@ use super::{Api, Peer, Shared, history};
 use crate::locks::{LockError, Locks, Started, only};
 
 /// Methods of a lock's own address.
-const OF_A_LOCK: &str = "GET,HEAD,PUT";
+const OF_A_LOCK: &str = "GET,HEAD,PATCH";
 
 /// Prefix of the addresses of all locks.
 const PREFIX: &str = "/v1/locks/";
@@ -68,11 +69,12 @@ pub async fn act(
         Some(Verb::Break) => break_holder(&api, lock, peer, &read().await?).await,
         Some(Verb::Downgrade) => downgrade(&api, lock, peer, &read().await?).await,
         Some(Verb::Upgrade) => upgrade(&api, lock, peer, &read().await?).await,
-        Some(Verb::Revoke) => revoke(&api, lock, peer, &read().await?).await,
+        Some(Verb::ReleaseRequest) => request_release(&api, lock, peer, &read().await?).await,
+        Some(Verb::ReleaseReply) => reply_to_release_request(&api, lock, peer, &read().await?).await,
         Some(verb @ (Verb::Check | Verb::History)) => {
             Err(Problem::method_not_allowed(method.as_str(), Some(verb.method())))
         }
-        None => Err(Problem::method_not_allowed(method.as_str(), Some(OF_A_LOCK))),
+        None => Err(not_an_action(&method, &lock)),
     }
 }
 
@@ -104,7 +106,8 @@ pub async fn granted(
 async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerResult {
     let body = parse::<AcquireBody<'_>>(body)?.check(lock, peer.shown())?;
     let (locks, session) = (waiting_locks_of(api, &peer), body.session);
-    let started = locks.begin_acquire(session, body.wish, body.wait, body.request_id, body.retry);
+    let request_id = peer.request_id(body.request_id)?;
+    let started = locks.begin_acquire(session, body.wish, body.wait, request_id, body.retry);
     let grant = only(granted(api, &peer, session, started.await?).await?)?;
     Ok(ok(&GrantAnswer::from(&grant)))
 }
@@ -114,7 +117,12 @@ async fn release(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerR
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     let session = session_id(&body.session)?;
     let holds = locks_of(api, &peer)
-        .release(session, lock, body.holder.into_owned(), body.request_id)
+        .release(
+            session,
+            lock,
+            body.holder.into_owned(),
+            peer.request_id(body.request_id)?,
+        )
         .await?;
     Ok(ok(&ReleaseAnswer { holds }))
 }
@@ -123,10 +131,11 @@ async fn break_holder(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Han
     let body: BreakBody<'_> = parse(body)?;
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     within("reason", &body.reason, MAX_REASON_BYTES)?;
+    let request_id = peer.request_id(body.request_id)?;
     let what = format!("{} in the lock {lock}: {}", body.holder, body.reason);
     let entry = api.audit_log.begin(&peer, "break", what);
     let (locks, by) = (locks_of(api, &peer), peer.shown());
-    let broken = locks.break_holder(lock, body.holder.into_owned(), &by, &body.reason, body.request_id);
+    let broken = locks.break_holder(lock, body.holder.into_owned(), &by, &body.reason, request_id);
     entry.end(broken.await)?;
     Ok(no_content())
 }
@@ -136,7 +145,13 @@ async fn downgrade(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Handle
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     let (session, to) = (session_id(&body.session)?, Downgraded::from(body.mode));
     let grant = locks_of(api, &peer)
-        .downgrade(session, lock, body.holder.into_owned(), to, body.request_id)
+        .downgrade(
+            session,
+            lock,
+            body.holder.into_owned(),
+            to,
+            peer.request_id(body.request_id)?,
+        )
         .await?;
     Ok(ok(&GrantAnswer::from(&grant)))
 }
@@ -145,55 +160,51 @@ async fn upgrade(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerR
     let body: UpgradeBody<'_> = parse(body)?;
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     let (session, holder) = (session_id(&body.session)?, body.holder.into_owned());
-    let retry = body.retry.unwrap_or_default();
+    let (request_id, retry) = (peer.request_id(body.request_id)?, body.retry.unwrap_or_default());
     let locks = waiting_locks_of(api, &peer);
-    let started = locks.begin_upgrade(session, lock, holder, body.wait_ms, body.request_id, retry);
+    let started = locks.begin_upgrade(session, lock, holder, body.wait_ms, request_id, retry);
     let grant = only(granted(api, &peer, session, started.await?).await?)?;
     Ok(ok(&GrantAnswer::from(&grant)))
 }
 
-async fn revoke(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerResult {
-    let body: RevokeBody<'_> = parse(body)?;
+async fn request_release(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerResult {
+    let body: ReleaseRequestBody<'_> = parse(body)?;
     if let Some(holder) = &body.holder {
         within("holder", holder, MAX_HOLDER_BYTES)?;
     }
-    let locks = locks_of(api, &peer);
-    match body {
-        RevokeBody {
-            reason: Some(reason),
-            holder,
-            session: None,
-            answer: None,
-            request_id,
-        } => {
-            within("reason", &reason, MAX_REASON_BYTES)?;
-            let holder = holder.map(Cow::into_owned);
-            let whom = holder.as_deref().unwrap_or("all holders");
-            let entry = api
-                .audit_log
-                .begin(&peer, "revoke", format!("{whom} of the lock {lock}: {reason}"));
-            let by = peer.shown();
-            let asked = locks.revoke(lock, holder, &by, &reason, request_id).await;
-            let asked = entry.end(asked)?;
-            Ok(ok(&RevokeAnswer { asked }))
-        }
-        RevokeBody {
-            reason: None,
-            holder: Some(holder),
-            session: Some(session),
-            answer: Some(answer),
-            request_id,
-        } => {
-            within("answer", &answer, MAX_REASON_BYTES)?;
-            let session = session_id(&session)?;
-            locks
-                .answer_revoke(session, lock, holder.into_owned(), &answer, request_id)
-                .await?;
-            Ok(no_content())
-        }
-        _ => Err(Problem::bad_request(
-            "a release request has reason and optionally holder; a holder's answer has session, holder and answer",
-        )),
+    within("reason", &body.reason, MAX_REASON_BYTES)?;
+    let request_id = peer.request_id(body.request_id)?;
+    let holder = body.holder.map(Cow::into_owned);
+    let whom = holder.as_deref().unwrap_or("all holders");
+    let what = format!("{whom} of the lock {lock}: {}", body.reason);
+    let entry = api.audit_log.begin(&peer, "release_request", what);
+    let (locks, by) = (locks_of(api, &peer), peer.shown());
+    let asked = locks.revoke(lock, holder, &by, &body.reason, request_id).await;
+    let asked = entry.end(asked)?;
+    Ok(ok(&RequestedAnswer { asked }))
+}
+
+async fn reply_to_release_request(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerResult {
+    let body: ReleaseReplyBody<'_> = parse(body)?;
+    within("holder", &body.holder, MAX_HOLDER_BYTES)?;
+    within("answer", &body.answer, MAX_REASON_BYTES)?;
+    let session = session_id(&body.session)?;
+    let request_id = peer.request_id(body.request_id)?;
+    locks_of(api, &peer)
+        .answer_revoke(session, lock, body.holder.into_owned(), &body.answer, request_id)
+        .await?;
+    Ok(no_content())
+}
+
+/// Returns the problem of a `POST` to the address of a lock. Of all last segments that are no verb, a caller may mean
+/// `revoke`, which was one.
+fn not_an_action(method: &Method, lock: &LockName) -> Problem {
+    let problem = Problem::method_not_allowed(method.as_str(), Some(OF_A_LOCK));
+    match lock.as_str().ends_with("/revoke") {
+        true => problem.because(
+            "there is no revoke of a lock: use release-request, and release-request/reply to answer one",
+        ),
+        false => problem,
     }
 }
 
@@ -204,7 +215,7 @@ pub async fn not_served(method: Method, uri: Uri) -> Problem {
     Problem::method_not_allowed(method.as_str(), Some(allowed))
 }
 
-/// `PUT /v1/locks/{name}`
+/// `PATCH /v1/locks/{name}`
 pub async fn configure(
     State(api): State<Shared>,
     peer: Peer,
@@ -222,12 +233,12 @@ pub async fn configure(
     if let Some(Some(limit)) = body.limit {
         check_limit(limit)?;
     }
-    let (limit, draining) = (body.limit, body.draining);
+    let (limit, draining, request_id) = (body.limit, body.draining, peer.request_id(body.request_id)?);
     let what = format!("the lock {lock}: limit {limit:?}, draining {draining:?}");
     let what = audit::with_reason(what, body.reason.as_deref())?;
     let entry = api.audit_log.begin(&peer, "configure", what);
     let locks = locks_of(&api, &peer);
-    entry.end(locks.configure(lock, limit, draining, body.request_id).await)?;
+    entry.end(locks.configure(lock, limit, draining, request_id).await)?;
     Ok(no_content())
 }
 
@@ -244,14 +255,14 @@ pub async fn get(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri
 
 async fn one(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> HandlerResult {
     let params: GetQuery = query(uri)?;
-    let count = params.count.map(|count| page_length(Some(count))).transpose()?;
+    let limit = params.limit.map(|limit| page_length(Some(limit))).transpose()?;
     ensure_freshness(api, params.linearizable).await?;
     let locks = locks_of(api, peer);
-    let (view, all) = locks.get(&lock, count.unwrap_or(MAX_PAGE))?;
+    let (view, all) = locks.get(&lock, limit.unwrap_or(MAX_PAGE))?;
     let names = api.node.read(|store| SessionNames::of_lock(store, &view));
     let is_complete = view.holders.len() + view.queue.len() == (all.holders + all.waiters) as usize;
     let mut answer = LockAnswer::new(&view, &names);
-    if count.is_some() || !is_complete {
+    if limit.is_some() || !is_complete {
         answer = answer.of(&all);
     }
     if !is_complete {
@@ -269,7 +280,7 @@ pub struct GetQuery {
     linearizable: bool,
     /// Maximum number of holders, and of waiters, in the answer, which then also has their total numbers. Absent: 1,000.
     #[param(value_type = Option<words::MostContenders>)]
-    count: Option<usize>,
+    limit: Option<usize>,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -294,9 +305,9 @@ pub struct ListQuery {
     #[serde(default)]
     prefix: String,
     /// Last name of the page before.
-    after: Option<String>,
-    #[param(value_type = Option<words::PageCount>)]
-    count: Option<usize>,
+    cursor: Option<String>,
+    #[param(value_type = Option<words::PageLimit>)]
+    limit: Option<usize>,
     /// Include the first holder of each lock.
     #[serde(default)]
     holders: bool,
@@ -317,7 +328,7 @@ pub struct GraphQuery {
     linearizable: bool,
 }
 
-/// `GET /v1/locks/graph`
+/// `GET /v1/lock-graph`
 pub async fn graph(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let params: GraphQuery = query(&uri)?;
     ensure_freshness(&api, params.linearizable).await?;
@@ -332,10 +343,10 @@ pub async fn graph(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRe
 /// `GET /v1/locks`
 pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let params: ListQuery = query(&uri)?;
-    let count = page_length(params.count)?;
+    let limit = page_length(params.limit)?;
     ensure_freshness(&api, params.linearizable).await?;
-    let after = params.after.as_deref();
-    let page = locks_of(&api, &peer).list(&params.prefix, after, count)?;
+    let after = params.cursor.as_deref();
+    let page = locks_of(&api, &peer).list(&params.prefix, after, limit)?;
     let seen: Vec<SeenLock> = match params.holders {
         // Of the locks on the page alone, so their number is bounded.
         true => api.node.read(|store| {
@@ -346,6 +357,6 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRes
     };
     Ok(ok(&LocksAnswer {
         locks: seen.iter().map(SummaryAnswer::from).collect(),
-        next_after: page.next_after.as_ref().map(LockName::as_str),
+        next_cursor: page.next_after.as_ref().map(LockName::as_str),
     }))
 }

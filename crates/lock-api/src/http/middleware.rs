@@ -13,6 +13,7 @@ use futures_util::future::BoxFuture;
 
 use super::auth::{self, RequiredPermission};
 use super::extract::HandlerResult;
+use super::http_request_id::HttpRequestId;
 use super::{Peer, Shared, load_shedding, origin};
 
 /// Requirement and operation of a route.
@@ -32,21 +33,27 @@ pub async fn handle<F: Future<Output = HandlerResult>>(
     handler: impl FnOnce(Peer, Parts, Body) -> F,
 ) -> Response {
     let mut counted = api.requests.begin(endpoint.operation);
-    let mut response = match load_shedding::admit(api, &request) {
-        Ok(admitted) => {
-            let outcome = async {
-                origin::check(api, &request)?;
-                let (head, body) = request.into_parts();
-                let peer = auth::authenticate(api, endpoint.required, peer, &head).await?;
-                handler(peer, head, body).await
-            };
-            match outcome.await {
-                Ok(response) => load_shedding::within_budget(api, admitted, response).await,
-                Err(problem) => problem.into_response(),
+    let id = HttpRequestId::next();
+    let served = async {
+        match load_shedding::admit(api, &request) {
+            Ok(admitted) => {
+                let outcome = async {
+                    origin::check(api, &request)?;
+                    let (head, body) = request.into_parts();
+                    let peer = peer.with_idempotency_key(&head)?;
+                    let peer = auth::authenticate(api, endpoint.required, peer, &head).await?;
+                    handler(peer, head, body).await
+                };
+                match outcome.await {
+                    Ok(response) => load_shedding::within_budget(api, admitted, response).await,
+                    Err(problem) => problem.into_response(),
+                }
             }
+            Err(problem) => problem.into_response(),
         }
-        Err(problem) => problem.into_response(),
     };
+    let mut response = id.scope(served).await;
+    id.mark(response.headers_mut());
     origin::set_security_headers(response.headers_mut());
     counted.answer(&response);
     response

@@ -54,9 +54,9 @@ pub struct MirrorQuery {
     below: Option<String>,
     /// Last path of the page before.
     #[param(value_type = Option<words::ZnodePath>)]
-    after: Option<String>,
-    #[param(value_type = Option<words::PageCount>)]
-    count: Option<usize>,
+    cursor: Option<String>,
+    #[param(value_type = Option<words::PageLimit>)]
+    limit: Option<usize>,
     /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
@@ -69,15 +69,15 @@ pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResu
         .below
         .as_deref()
         .map_or_else(|| Ok(ZPath::root()), ZPath::parse)?;
-    let after = params.after.as_deref().map(ZPath::parse).transpose()?;
+    let after = params.cursor.as_deref().map(ZPath::parse).transpose()?;
     if after.as_ref().is_some_and(|after| !is_below(after, &below)) {
-        return Err(Problem::bad_request("after is not a path below below"));
+        return Err(Problem::bad_request("cursor is not a path below below"));
     }
-    let count = page_length(params.count)?;
+    let limit = page_length(params.limit)?;
     ensure_freshness(&api, params.linearizable).await?;
     let caller = peer.identities();
     let read_page = |store: &Store| {
-        let page = store.seen_by(&caller).mirror_page(&below, after.as_ref(), count);
+        let page = store.seen_by(&caller).mirror_page(&below, after.as_ref(), limit);
         page.map(|page| (store.zxid(), store.limits(), page))
     };
     let (zxid, limits, (page, more)) = api.node.read(read_page)?;

@@ -187,9 +187,9 @@ pub struct MirrorPageAnswer<'a> {
     zxid: u64,
     /// Znodes: parents before their children, siblings by name.
     znodes: Vec<ShownAnswer<'a>>,
-    /// Value of `after` for the next page; `null` on the last one.
+    /// Value of `cursor` for the next page; `null` on the last one.
     #[schema(required, value_type = Option<words::ZnodePath>)]
-    next_after: Option<&'a str>,
+    next_cursor: Option<&'a str>,
     /// Limits of a znode in this cluster. Larger znodes are rejected.
     limits: LimitsAnswer,
 }
@@ -255,7 +255,7 @@ impl<'a> MirrorPageAnswer<'a> {
             zxid: zxid.0,
             limits: LimitsAnswer::new(limits, paths),
             znodes: page.iter().map(ShownAnswer::from).collect(),
-            next_after: page.last().filter(|_| more).map(|last| last.path.as_str()),
+            next_cursor: page.last().filter(|_| more).map(|last| last.path.as_str()),
         }
     }
 }

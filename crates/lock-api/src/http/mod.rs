@@ -25,6 +25,7 @@ mod dashboard;
 mod event_feed_types;
 mod event_feed;
 mod history;
+mod http_request_id;
 mod lenient_parsing;
 mod load_shedding;
 mod lock_types;
@@ -176,7 +177,7 @@ fn routes() -> Vec<Route> {
     let of_locks = |address| {
         Route::at(address)
             .post(DecidedInLog, locks::act)
-            .put(DecidedInLog, locks::configure)
+            .patch(DecidedInLog, locks::configure)
             .otherwise(locks::not_served)
     };
     // The root of the tree has two addresses, and every other znode has one. The same holds for lists and watches.
@@ -204,6 +205,7 @@ fn routes() -> Vec<Route> {
         Route::at("/v1/debug/leader").post(Administer, debug::transfer_leadership),
         Route::at("/healthz").get(Public, cluster::healthz),
         Route::at("/readyz").get(Public, cluster::readyz),
+        Route::at("/v1/version").get(Public, cluster::version),
         Route::at("/metrics").get(ReadCluster, metrics::metrics),
         Route::at("/v1/cluster").get(ReadCluster, cluster::cluster),
         Route::at("/v1/cluster/snapshot").post(Administer, cluster::snapshot),
@@ -243,8 +245,8 @@ fn routes() -> Vec<Route> {
         Route::at("/v1/sessions/{session}/ephemerals").get(DecidedByHandler, sessions::ephemerals),
         Route::at("/v1/sessions/{session}/events").get(DecidedByHandler, events::events),
         Route::at("/v1/locks").get(DecidedByHandler, locks::list),
+        Route::at("/v1/lock-graph").get(DecidedByHandler, locks::graph),
         of_locks("/v1/locks/").get(DecidedByHandler, locks::get),
-        of_locks("/v1/locks/graph").get(DecidedByHandler, locks::graph),
         of_locks("/v1/locks/{*name_and_verb}").get(DecidedByHandler, locks::get),
         Route::at("/v1/multilock/acquire").post(DecidedInLog, multilock::acquire),
         Route::at("/v1/multilock/release").post(DecidedInLog, multilock::release),

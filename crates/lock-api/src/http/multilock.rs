@@ -137,9 +137,9 @@ pub async fn acquire(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body
     });
     let wishes = wishes.collect::<Result<Vec<_>, Problem>>()?;
     let session = session_id(&body.session)?;
-    let retry = body.retry.unwrap_or_default();
+    let (request_id, retry) = (peer.request_id(body.request_id)?, body.retry.unwrap_or_default());
     let locks = waiting_locks_of(&api, &peer);
-    let started = locks.begin_acquire_many(session, wishes, body.wait_ms, body.request_id, retry);
+    let started = locks.begin_acquire_many(session, wishes, body.wait_ms, request_id, retry);
     let grants = granted(&api, &peer, session, started.await?).await?;
     Ok(ok(&GrantsAnswer {
         holders: grants.iter().map(GrantAnswer::from).collect(),
@@ -159,7 +159,7 @@ pub async fn release(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body
     let holders = holders.collect::<Result<Vec<_>, Problem>>()?;
     let session = session_id(&body.session)?;
     let holds = locks_of(&api, &peer)
-        .release_many(session, holders.clone(), body.request_id)
+        .release_many(session, holders.clone(), peer.request_id(body.request_id)?)
         .await?;
     let released = holders.iter().zip(holds);
     Ok(ok(&ReleasedAnswer {

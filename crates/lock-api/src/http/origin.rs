@@ -17,6 +17,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use transport_security::ServerTls;
 
 use super::Api;
+use super::http_request_id::HttpRequestId;
 use super::problem::{Code, Problem};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -55,7 +56,11 @@ pub fn set_security_headers(headers: &mut HeaderMap) {
 pub fn check(api: &Api, request: &Request) -> Result<(), Problem> {
     judge(api, request).inspect_err(|problem| {
         // Logged as debug, because a page that calls again and again would otherwise fill the log.
-        tracing::debug!(refused = problem.detail(), "http: rejected a request");
+        tracing::debug!(
+            refused = problem.detail(),
+            http_request = HttpRequestId::current(),
+            "http: rejected a request"
+        );
     })
 }
 

@@ -5,14 +5,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use axum::http::Extensions;
 use axum::http::request::Parts;
+use axum::http::{Extensions, HeaderName, Method};
 use listener::client_network;
 use transport_security::ClientCertificate;
-use znode_store::{Identities, Identity, Principal};
+use znode_store::{Identities, Identity, Principal, RequestId};
+
+use super::problem::Problem;
 
 /// Replaces the address for a caller in the program that the node runs in.
 const IN_PROCESS: &str = "in process";
+
+/// Header with the meaning of `request_id`, by the name that HTTP clients and gateways know.
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Caller of a connection: the address of the socket, and the certificate of its handshake. Forwarding
 /// headers are never trusted, because every caller can write them.
@@ -25,6 +30,8 @@ pub struct Peer {
     shown: Arc<str>,
     identities: Identities,
     expires_at_ms: Option<u64>,
+    /// Value of the header `Idempotency-Key` of the request.
+    idempotency_key: Option<RequestId>,
 }
 
 impl Peer {
@@ -38,6 +45,7 @@ impl Peer {
             shown: SocketAddr::new(ip, port).to_string().into(),
             identities: Identities::new([Identity::Ip(ip)].into_iter().chain(subject)),
             expires_at_ms: None,
+            idempotency_key: None,
         }
     }
 
@@ -48,6 +56,7 @@ impl Peer {
             shown: IN_PROCESS.into(),
             identities: Identities::new([Identity::Super]),
             expires_at_ms: None,
+            idempotency_key: None,
         }
     }
 
@@ -57,6 +66,7 @@ impl Peer {
             shown: "".into(),
             identities: Identities::none(),
             expires_at_ms: None,
+            idempotency_key: None,
         };
         extensions.get().cloned().unwrap_or_else(nobody)
     }
@@ -67,6 +77,35 @@ impl Peer {
             identities: Identities::new(self.identities.iter().cloned().chain([proven])),
             expires_at_ms,
             ..self
+        }
+    }
+
+    /// Returns the same caller with the `Idempotency-Key` of a request that may change something. The value may be in
+    /// double quotes, as the IETF's draft of the header has it.
+    pub(super) fn with_idempotency_key(mut self, head: &Parts) -> Result<Self, Problem> {
+        let mut given = head.headers.get_all(IDEMPOTENCY_KEY).iter();
+        let Some(first) = given.next().filter(|_| head.method != Method::GET) else {
+            return Ok(self);
+        };
+        let wrong = |why: &str| Problem::bad_request(format!("the header Idempotency-Key {why}"));
+        if given.next().is_some() {
+            return Err(wrong("is there twice"));
+        }
+        let text = first.to_str().map_err(|_| wrong("is not ASCII"))?;
+        let unquoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        let key =
+            RequestId::parse(unquoted.unwrap_or(text)).map_err(|bad| wrong(&format!("is invalid: {bad}")))?;
+        self.idempotency_key = Some(key);
+        Ok(self)
+    }
+
+    /// Returns the id of the request: `given` in its body or query, or else its `Idempotency-Key`.
+    pub(super) fn request_id(&self, given: Option<RequestId>) -> Result<Option<RequestId>, Problem> {
+        match (given, &self.idempotency_key) {
+            (Some(given), Some(key)) if given != *key => Err(Problem::bad_request(
+                "request_id and the header Idempotency-Key are different",
+            )),
+            (given, key) => Ok(given.or_else(|| key.clone())),
         }
     }
 

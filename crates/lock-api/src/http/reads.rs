@@ -66,9 +66,9 @@ pub struct OfChildren<'a> {
     prefix: Cow<'a, str>,
     /// Last name of the page before.
     #[serde(borrow)]
-    after: Option<Cow<'a, str>>,
-    #[schema(value_type = Option<words::CountToRead>)]
-    count: Option<usize>,
+    cursor: Option<Cow<'a, str>>,
+    #[schema(value_type = Option<words::LimitToRead>)]
+    limit: Option<usize>,
 }
 
 /// A validated read.
@@ -77,8 +77,8 @@ enum Read<'a> {
     Children {
         path: ZPath,
         prefix: Cow<'a, str>,
-        after: Option<Cow<'a, str>>,
-        count: usize,
+        cursor: Option<Cow<'a, str>>,
+        limit: usize,
     },
     Exists(ZPath),
 }
@@ -97,13 +97,13 @@ impl<'a> ReadBody<'a> {
             Self::Children(OfChildren {
                 path,
                 prefix,
-                after,
-                count,
+                cursor,
+                limit,
             }) => Read::Children {
                 path: ZPath::parse(&path)?,
                 prefix,
-                after,
-                count: page_length(count)?,
+                cursor,
+                limit: page_length(limit)?,
             },
             Self::Exists(OfNode { path }) => Read::Exists(ZPath::parse(&path)?),
         })
@@ -122,10 +122,10 @@ impl Read<'_> {
             Self::Children {
                 path,
                 prefix,
-                after,
-                count,
+                cursor,
+                limit,
             } => {
-                let page = view.children_page(&path, &prefix, after.as_deref(), count)?;
+                let page = view.children_page(&path, &prefix, cursor.as_deref(), limit)?;
                 let stat = view.exists(&path)?;
                 Ok(ReadResult::Children(path, page, stat))
             }
@@ -200,7 +200,7 @@ pub async fn read(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -
     }
     let reads: Vec<_> = body.reads.into_iter().map(ReadBody::check).collect();
     let children = reads.iter().map(|read| match read {
-        Ok(Read::Children { count, .. }) => *count,
+        Ok(Read::Children { limit, .. }) => *limit,
         Ok(Read::Get(_) | Read::Exists(_)) | Err(_) => 0,
     });
     if children.sum::<usize>() > MAX_CHILDREN {

@@ -41,9 +41,9 @@ fn all(store: &Store, caller: &Identities) -> Result<Vec<RoleView>, Refusal> {
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
     /// Last name of the page before.
-    after: Option<String>,
-    #[param(value_type = Option<words::PageCount>)]
-    count: Option<usize>,
+    cursor: Option<String>,
+    #[param(value_type = Option<words::PageLimit>)]
+    limit: Option<usize>,
     /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
@@ -52,18 +52,18 @@ pub struct ListQuery {
 /// `GET /v1/roles`
 pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let params: ListQuery = query(&uri)?;
-    let count = page_length(params.count)?;
+    let limit = page_length(params.limit)?;
     ensure_freshness(&api, params.linearizable).await?;
     let caller = peer.identities();
     let roles = api.node.read(|store| all(store, &caller))?;
-    let after = params.after.as_deref();
+    let after = params.cursor.as_deref();
     let mut rest = roles
         .iter()
         .filter(|view| after.is_none_or(|after| view.role.as_str() > after));
-    let page: Vec<_> = rest.by_ref().take(count).collect();
+    let page: Vec<_> = rest.by_ref().take(limit).collect();
     let more = rest.next().is_some();
     Ok(ok(&RolesAnswer {
-        next_after: page.last().filter(|_| more).map(|last| last.role.to_string()),
+        next_cursor: page.last().filter(|_| more).map(|last| last.role.to_string()),
         roles: page.into_iter().map(RoleAnswer::from).collect(),
     }))
 }

@@ -41,6 +41,11 @@ impl Route {
         self.on(MethodFilter::PUT, Method::PUT, required, handler)
     }
 
+    /// Adds the handler of `PATCH`.
+    pub fn patch<H: Handler<T, Shared>, T: 'static>(self, required: RequiredPermission, handler: H) -> Self {
+        self.on(MethodFilter::PATCH, Method::PATCH, required, handler)
+    }
+
     /// Adds the handler of `DELETE`.
     pub fn delete<H: Handler<T, Shared>, T: 'static>(self, required: RequiredPermission, handler: H) -> Self {
         self.on(MethodFilter::DELETE, Method::DELETE, required, handler)

@@ -211,7 +211,6 @@ mod tests {
         for (request, operation) in [
             ("POST /v1/locks/a/acquire", FrequentOperation::Acquire),
             ("POST /v1/locks/a/b/acquire", FrequentOperation::Acquire),
-            ("POST /v1/locks/graph/acquire", FrequentOperation::Acquire),
             ("POST /v1/locks/a%2Fb/release", FrequentOperation::Release),
             ("POST /v1/sessions/1f/heartbeat", FrequentOperation::Heartbeat),
             ("GET /v1/znodes/a", FrequentOperation::Get),

@@ -33,12 +33,8 @@ pub struct OpenBody<'a> {
 #[serde(deny_unknown_fields)]
 pub struct BareBody {
     /// Id of the request, for repetitions.
-    #[expect(
-        dead_code,
-        reason = "serde checks that it is a request id, and nothing more is to be done with it"
-    )]
     #[schema(value_type = Option<words::RequestId>)]
-    request_id: Option<RequestId>,
+    pub request_id: Option<RequestId>,
 }
 
 /// Answer of `POST /v1/sessions`.
@@ -62,7 +58,7 @@ pub struct HeartbeatAnswer {
     pub leads: Option<bool>,
     /// Pending release requests to its holders without an answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub revoke_requested: Vec<ReleaseRequestAnswer>,
+    pub release_requested: Vec<ReleaseRequestAnswer>,
 }
 
 /// Release request to a holder.
@@ -82,13 +78,13 @@ pub struct ReleaseRequestAnswer {
 }
 
 impl From<(LockName, HolderId, Revocation)> for ReleaseRequestAnswer {
-    fn from((lock, holder, revoke): (LockName, HolderId, Revocation)) -> Self {
+    fn from((lock, holder, request): (LockName, HolderId, Revocation)) -> Self {
         Self {
             lock: lock.to_string(),
             holder,
-            by: revoke.by.to_string(),
-            reason: revoke.reason.to_string(),
-            requested_at: Timestamp(revoke.requested_ms),
+            by: request.by.to_string(),
+            reason: request.reason.to_string(),
+            requested_at: Timestamp(request.requested_ms),
         }
     }
 }
@@ -179,9 +175,9 @@ impl SessionAnswer {
 pub struct EphemeralsAnswer<'a> {
     /// Paths, in the order in which the znodes were created.
     pub ephemerals: Vec<&'a str>,
-    /// Value of `after` for the next page; `null` on the last one.
+    /// Value of `cursor` for the next page; `null` on the last one.
     #[schema(required)]
-    pub next_after: Option<&'a str>,
+    pub next_cursor: Option<&'a str>,
 }
 
 /// Answer of `GET /v1/sessions`.
@@ -189,7 +185,7 @@ pub struct EphemeralsAnswer<'a> {
 pub struct SessionsAnswer {
     /// Sessions, by id.
     pub sessions: Vec<SessionAnswer>,
-    /// Value of `after` for the next page; `null` on the last one.
+    /// Value of `cursor` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::SessionId>, required)]
-    pub next_after: Option<String>,
+    pub next_cursor: Option<String>,
 }

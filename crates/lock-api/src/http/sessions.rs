@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{StatusCode, Uri};
+use axum::http::Uri;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use znode_store::{
@@ -14,8 +14,8 @@ use znode_store::{
 
 use super::audit;
 use super::extract::{
-    HandlerResult, MAX_PAGE, ReadQuery, ensure_freshness, json, no_content, no_query, ok, page_length, parse,
-    query, read_body, session_id,
+    HandlerResult, MAX_PAGE, ReadQuery, created, ensure_freshness, no_content, no_query, ok, page_length,
+    parse, query, read_body, session_id,
 };
 use super::lock_types::within;
 use super::openapi::words;
@@ -47,21 +47,16 @@ pub async fn open(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -
     let body: OpenBody<'_> = parse(&bytes)?;
     within("name", &body.name, MAX_SESSION_NAME_BYTES)?;
     let timeout = body.ttl_ms.map(Duration::from_millis);
+    let request_id = peer.request_id(body.request_id)?;
     let opened = api
         .node
-        .open_session_of(
-            peer.identities(),
-            timeout,
-            &body.name,
-            &peer.shown(),
-            body.request_id,
-        )
+        .open_session_of(peer.identities(), timeout, &body.name, &peer.shown(), request_id)
         .await?;
     let answer = OpenAnswer {
         session: opened.session.to_string(),
         ttl_ms: opened.timeout.as_millis() as u64,
     };
-    Ok(json(StatusCode::CREATED, &answer))
+    Ok(created(&format!("{PREFIX}{}", opened.session), &answer))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -80,13 +75,14 @@ pub async fn heartbeat(State(api): State<Shared>, peer: Peer, uri: Uri, body: Bo
     let config = api.config();
     let bytes = read_body(body, config.max_body_bytes, config.body_timeout).await?;
     // Only validated: a heartbeat with unknown fields is rejected like every other request.
-    parse::<BareBody>(&bytes)?;
+    let BareBody { request_id } = parse(&bytes)?;
+    peer.request_id(request_id)?;
     may_use(&api, &peer, session).await?;
     match api.node.heartbeat(session).await {
         Ok(ttl) => Ok(ok(&HeartbeatAnswer {
             ttl_ms: ttl.as_millis() as u64,
             leads: leader.then(|| api.node.leads()),
-            revoke_requested: api
+            release_requested: api
                 .locks
                 .revocations(session)
                 .into_iter()
@@ -125,6 +121,7 @@ pub struct CloseQuery {
 pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let session = target(&uri)?;
     let CloseQuery { request_id, reason } = query(&uri)?;
+    let request_id = peer.request_id(request_id)?;
     // The remembered requests of a session end with it, so a repeated close is recognized by its result: a caller that
     // sends a request id may have sent the request before, and has reached its goal.
     let repeated = request_id.is_some();
@@ -194,10 +191,10 @@ pub struct EphemeralsQuery {
     /// Only paths that begin with this.
     #[serde(default)]
     prefix: String,
-    /// `next_after` of the page before.
-    after: Option<String>,
-    #[param(value_type = Option<words::PageCount>)]
-    count: Option<usize>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+    #[param(value_type = Option<words::PageLimit>)]
+    limit: Option<usize>,
     /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
@@ -205,7 +202,7 @@ pub struct EphemeralsQuery {
 
 /// Parses the cursor of a page of ephemeral znodes: the position at which the last one was created, and its path.
 fn ephemeral_cursor(text: &str) -> Result<(Zxid, ZPath), Problem> {
-    let wrong = || Problem::bad_request("after is not a next_after of the page before");
+    let wrong = || Problem::bad_request("cursor is not a next_cursor of the page before");
     let (position, _) = text.split_once('/').ok_or_else(wrong)?;
     let path = ZPath::parse(&text[position.len()..]).map_err(|_| wrong())?;
     Ok((Zxid(position.parse().map_err(|_| wrong())?), path))
@@ -215,20 +212,20 @@ fn ephemeral_cursor(text: &str) -> Result<(Zxid, ZPath), Problem> {
 pub async fn ephemerals(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let session = target(&uri)?;
     let params: EphemeralsQuery = query(&uri)?;
-    let count = page_length(params.count)?;
+    let limit = page_length(params.limit)?;
     ensure_freshness(&api, params.linearizable).await?;
-    let after = params.after.as_deref().map(ephemeral_cursor).transpose()?;
+    let after = params.cursor.as_deref().map(ephemeral_cursor).transpose()?;
     let caller = peer.identities();
     let page = api.node.read(|store| {
         let view = store.seen_by(&caller);
-        view.ephemerals_page(session, &params.prefix, after.as_ref(), count)
+        view.ephemerals_page(session, &params.prefix, after.as_ref(), limit)
     })?;
-    let next_after = page
+    let next_cursor = page
         .next_after
         .map(|(position, path)| format!("{}{path}", position.0));
     Ok(ok(&EphemeralsAnswer {
         ephemerals: page.paths.iter().map(ZPath::as_str).collect(),
-        next_after: next_after.as_deref(),
+        next_cursor: next_cursor.as_deref(),
     }))
 }
 
@@ -241,9 +238,9 @@ pub struct ListQuery {
     prefix: String,
     /// Last id of the page before.
     #[param(value_type = Option<words::SessionId>)]
-    after: Option<String>,
-    #[param(value_type = Option<words::PageCount>)]
-    count: Option<usize>,
+    cursor: Option<String>,
+    #[param(value_type = Option<words::PageLimit>)]
+    limit: Option<usize>,
     /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
@@ -256,14 +253,14 @@ fn is_called(view: &SessionView, prefix: &str) -> bool {
 /// `GET /v1/sessions`
 pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let params: ListQuery = query(&uri)?;
-    let count = page_length(params.count)?;
-    let after = params.after.as_deref().map(session_id).transpose()?;
+    let limit = page_length(params.limit)?;
+    let after = params.cursor.as_deref().map(session_id).transpose()?;
     ensure_freshness(&api, params.linearizable).await?;
     let (now_ms, caller) = (api.node.now_ms(), peer.identities());
-    let (sessions, next_after) = api.node.read(|store| {
+    let (sessions, next_cursor) = api.node.read(|store| {
         let view = store.seen_by(&caller);
-        let page = view.sessions_page(after, count, |view| is_called(view, &params.prefix))?;
-        let (mut sessions, mut next_after) = (Vec::new(), page.next_after);
+        let page = view.sessions_page(after, limit, |view| is_called(view, &params.prefix))?;
+        let (mut sessions, mut next_cursor) = (Vec::new(), page.next_after);
         let (mut looks, all) = (MAX_LOOKED_AT, page.sessions.len());
         for view in page.sessions {
             // Each session with some of its locks only: a page may have a thousand sessions, and a session many locks.
@@ -273,12 +270,12 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRes
             sessions.push(SessionAnswer::new(store, view, now_ms, most));
             if looks == 0 {
                 if sessions.len() < all {
-                    next_after = Some(session);
+                    next_cursor = Some(session);
                 }
                 break;
             }
         }
-        Ok::<_, Refusal>((sessions, next_after))
+        Ok::<_, Refusal>((sessions, next_cursor))
     })?;
     let sessions = sessions
         .into_iter()
@@ -286,6 +283,6 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRes
         .collect();
     Ok(ok(&SessionsAnswer {
         sessions,
-        next_after: next_after.map(|session| session.to_string()),
+        next_cursor: next_cursor.map(|session| session.to_string()),
     }))
 }

@@ -25,9 +25,9 @@ use super::{Peer, Shared};
 pub struct ListQuery {
     /// Last id of the page before.
     #[param(value_type = Option<words::TokenId>)]
-    after: Option<String>,
-    #[param(value_type = Option<words::PageCount>)]
-    count: Option<usize>,
+    cursor: Option<String>,
+    #[param(value_type = Option<words::PageLimit>)]
+    limit: Option<usize>,
     /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
@@ -36,18 +36,18 @@ pub struct ListQuery {
 /// `GET /v1/tokens`
 pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let params: ListQuery = query(&uri)?;
-    let count = page_length(params.count)?;
-    let after = params.after.as_deref().map(token_id).transpose()?;
+    let limit = page_length(params.limit)?;
+    let after = params.cursor.as_deref().map(token_id).transpose()?;
     ensure_freshness(&api, params.linearizable).await?;
     let caller = peer.identities();
     let all = api.node.read(|store| store.seen_by(&caller).tokens())?;
     let mut rest = all
         .iter()
         .filter(|token| after.is_none_or(|after| token.id > after));
-    let tokens: Vec<_> = rest.by_ref().take(count).collect();
+    let tokens: Vec<_> = rest.by_ref().take(limit).collect();
     let more = rest.next().is_some();
     Ok(ok(&TokensAnswer {
-        next_after: tokens.last().filter(|_| more).map(|last| last.id.to_string()),
+        next_cursor: tokens.last().filter(|_| more).map(|last| last.id.to_string()),
         tokens: tokens.into_iter().map(TokenAnswer::from).collect(),
     }))
 }

@@ -249,7 +249,7 @@ pub async fn txn(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) ->
     let ops = body.ops.into_iter().map(op).collect::<Result<Vec<_>, _>>()?;
     let request = Request {
         session,
-        request_id: body.request_id,
+        request_id: peer.request_id(body.request_id)?,
         caller: peer.identities(),
         command: Command::Multi(ops),
     };

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use axum::http::Uri;
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use znode_store::LockName;
 
 use super::problem::Problem;
@@ -35,6 +35,19 @@ pub fn decode(raw: &str) -> Result<Cow<'_, str>, BadEncoding> {
         .map_err(|_| BadEncoding::NotUtf8)
 }
 
+/// Characters that are percent-encoded in a path: all but the unreserved ones (RFC 3986) and slashes.
+const IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');
+
+/// Percent-encodes a path but for its slashes.
+pub fn encode_path(path: &str) -> String {
+    utf8_percent_encode(path, IN_PATHS).to_string()
+}
+
 /// Operation on a lock: the last segment of its URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
@@ -52,13 +65,15 @@ pub enum Verb {
     Downgrade,
     /// Makes an upgradeable hold exclusive.
     Upgrade,
-    /// Sends a release request to holders, or a holder's answer to it.
-    Revoke,
+    /// Sends a release request to holders.
+    ReleaseRequest,
+    /// Sends a holder's reply to a release request.
+    ReleaseReply,
 }
 
 impl Verb {
     /// All verbs.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Acquire,
         Self::Release,
         Self::Break,
@@ -66,14 +81,15 @@ impl Verb {
         Self::History,
         Self::Downgrade,
         Self::Upgrade,
-        Self::Revoke,
+        Self::ReleaseRequest,
+        Self::ReleaseReply,
     ];
 
     fn parse(segment: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|verb| verb.word() == segment)
     }
 
-    /// Returns the segment of the URL.
+    /// Returns the segment of the URL, or two of them.
     pub fn word(self) -> &'static str {
         match self {
             Self::Acquire => "acquire",
@@ -83,7 +99,8 @@ impl Verb {
             Self::History => "history",
             Self::Downgrade => "downgrade",
             Self::Upgrade => "upgrade",
-            Self::Revoke => "revoke",
+            Self::ReleaseRequest => "release-request",
+            Self::ReleaseReply => "release-request/reply",
         }
     }
 
@@ -91,9 +108,13 @@ impl Verb {
     pub fn method(self) -> &'static str {
         match self {
             Self::Check | Self::History => "GET,HEAD",
-            Self::Acquire | Self::Release | Self::Break | Self::Downgrade | Self::Upgrade | Self::Revoke => {
-                "POST"
-            }
+            Self::Acquire
+            | Self::Release
+            | Self::Break
+            | Self::Downgrade
+            | Self::Upgrade
+            | Self::ReleaseRequest
+            | Self::ReleaseReply => "POST",
         }
     }
 }
@@ -104,16 +125,26 @@ impl Verb {
 /// `orders/42/acquire` acquires `orders/42`; `acquire` alone is a lock's name, and so is `orders/acquire`
 /// if its slash is encoded: `orders%2Facquire`.
 pub fn lock_and_verb(raw: &str) -> Result<(LockName, Option<Verb>), Problem> {
-    let (name, verb) = match raw.rsplit_once('/') {
-        // A segment that cannot be decoded is no verb; as part of the name it is rejected below.
-        Some((name, last)) => match decode(last).ok().and_then(|segment| Verb::parse(&segment)) {
-            Some(verb) => (name, Some(verb)),
-            None => (raw, None),
-        },
-        None => (raw, None),
-    };
+    let (name, verb) = split_verb(raw);
     let name = decode(name).map_err(Problem::bad_lock_name)?;
     Ok((LockName::parse(&name).map_err(Problem::bad_lock_name)?, verb))
+}
+
+/// Splits off the verb. A segment that cannot be decoded is no verb; as part of the name it is rejected later.
+fn split_verb(raw: &str) -> (&str, Option<Verb>) {
+    let Some((rest, last)) = raw.rsplit_once('/') else {
+        return (raw, None);
+    };
+    let last = decode(last).unwrap_or_default();
+    if last == "reply"
+        && let (name, Some(Verb::ReleaseRequest)) = split_verb(rest)
+    {
+        return (name, Some(Verb::ReleaseReply));
+    }
+    match Verb::parse(&last) {
+        Some(verb) => (rest, Some(verb)),
+        None => (raw, None),
+    }
 }
 
 /// Decodes the path of a znode after `/v1/znodes` or `/v1/watch`: nothing or `/` is the root.
@@ -162,6 +193,14 @@ mod tests {
     }
 
     #[test]
+    fn encoded_path_is_decoded_to_itself() {
+        assert_eq!(encode_path("/a b/é%"), "/a%20b/%C3%A9%25");
+        for path in ["/", "/orders/42", "/a+b?c#d", "/café"] {
+            assert_eq!(decode(&encode_path(path)).as_deref(), Ok(path));
+        }
+    }
+
+    #[test]
     fn last_segment_after_a_name_is_the_verb() {
         for (raw, name, verb) in [
             ("a/acquire", "a", Some(Verb::Acquire)),
@@ -170,7 +209,12 @@ mod tests {
             ("a/break", "a", Some(Verb::Break)),
             ("a/check", "a", Some(Verb::Check)),
             ("a/b/history", "a/b", Some(Verb::History)),
-            ("a/revoke", "a", Some(Verb::Revoke)),
+            ("a/release-request", "a", Some(Verb::ReleaseRequest)),
+            ("a/b/release-request/reply", "a/b", Some(Verb::ReleaseReply)),
+            ("release-request/reply", "release-request/reply", None),
+            ("a/reply", "a/reply", None),
+            ("a%2Frelease-request/reply", "a/release-request/reply", None),
+            ("a/revoke", "a/revoke", None),
             ("a/downgrade", "a", Some(Verb::Downgrade)),
             ("a/upgrade", "a", Some(Verb::Upgrade)),
             ("a", "a", None),

@@ -42,6 +42,23 @@ pub enum KindWord {
 }
 
 impl KindWord {
+    /// Parses the name of a kind that a stream can watch.
+    pub fn of_stream(word: &str) -> Option<Self> {
+        [Self::Data, Self::Children, Self::Exists]
+            .into_iter()
+            .find(|kind| kind.word() == word)
+    }
+
+    /// Returns the name in requests and events.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Children => "children",
+            Self::Exists => "exists",
+            Self::Recursive => "recursive",
+        }
+    }
+
     /// Returns the node's kind of watch.
     pub fn kind(self) -> WatchKind {
         match self {
@@ -64,8 +81,9 @@ pub struct WatchQuery {
     kind: KindWord,
     #[param(value_type = Option<words::WatchTimeoutMs>)]
     timeout_ms: Option<u64>,
+    /// Position that the caller has seen: a later change is reported at once.
     #[param(value_type = Option<words::Position>)]
-    seen_zxid: Option<u64>,
+    zxid: Option<u64>,
     /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
@@ -115,18 +133,18 @@ pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRe
             "timeout_ms is at most {MAX_TIMEOUT_MS}"
         )));
     }
-    if params.kind == KindWord::Recursive && params.seen_zxid.is_some() {
+    if params.kind == KindWord::Recursive && params.zxid.is_some() {
         return Err(Problem::bad_request(
-            "seen_zxid is invalid with kind=recursive, because the metadata of a znode does not show changes below it",
+            "zxid is invalid with kind=recursive, because the metadata of a znode does not show changes below it",
         ));
     }
     ensure_freshness(&api, params.linearizable).await?;
     // A node that lags behind must not report a change as new that the caller has already seen through another node.
-    if let Some(seen) = params.seen_zxid
+    if let Some(seen) = params.zxid
         && !api.node.caught_up_with(Zxid(seen)).await?
     {
         return Err(Problem::bad_request(format!(
-            "seen_zxid: the position {seen} has not been reached yet"
+            "zxid: the position {seen} has not been reached yet"
         )));
     }
     let (kind, caller) = (params.kind.kind(), peer.identities());
@@ -136,7 +154,7 @@ pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRe
     })?;
     may_watch?;
     // The read and the registration see the same state, so every later change fires the watch.
-    if let (Some(seen), Ok(stat)) = (params.seen_zxid, &read)
+    if let (Some(seen), Ok(stat)) = (params.zxid, &read)
         && let Some((event, zxid)) = missed(params.kind, stat, Zxid(seen))
     {
         return Ok(ok(&EventAnswer {

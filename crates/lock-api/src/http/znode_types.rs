@@ -327,9 +327,9 @@ impl<'a> ZnodeAnswer<'a> {
 pub struct ChildrenAnswer<'a> {
     /// Children, by name.
     pub children: Vec<ChildAnswer<'a>>,
-    /// Value of `after` for the next page; `null` on the last one.
+    /// Value of `cursor` for the next page; `null` on the last one.
     #[schema(required)]
-    pub next_after: Option<&'a str>,
+    pub next_cursor: Option<&'a str>,
 }
 
 impl<'a> From<&'a Page> for ChildrenAnswer<'a> {
@@ -341,7 +341,7 @@ impl<'a> From<&'a Page> for ChildrenAnswer<'a> {
         });
         Self {
             children: children.collect(),
-            next_after: last.map(|(name, _)| &**name),
+            next_cursor: last.map(|(name, _)| &**name),
         }
     }
 }

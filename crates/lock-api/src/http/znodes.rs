@@ -4,19 +4,23 @@ use std::borrow::Cow;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{StatusCode, Uri};
+use axum::http::Uri;
+use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
-use znode_store::{Command, Op, Refusal, Reply, Request, RequestId, SessionId, Store, ZPath};
+use znode_store::{
+    Acl, Command, CreateMode, CreatePath, MAX_REQUEST_ID_BYTES, Op, Refusal, Reply, Request, RequestId,
+    SessionId, Stat, Store, ZPath,
+};
 
 use super::acl_types::shown;
 use super::extract::{
-    HandlerResult, ensure_freshness, json, no_content, no_query, ok, page_length, parse, query, read_body,
+    HandlerResult, created, ensure_freshness, no_content, no_query, ok, page_length, parse, query, read_body,
     session_id,
 };
 use super::openapi::words;
 use super::problem::Problem;
-use super::url::znode_path;
+use super::url::{encode_path, znode_path};
 use super::znode_types::{
     ANY_VERSION, ChangedAnswer, ChildrenAnswer, CreateBody, SetBody, ZnodeAnswer, any_version,
 };
@@ -61,20 +65,23 @@ pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body)
     let bytes = read_body(body, api.config().max_data_body_bytes, api.config().body_timeout).await?;
     let mut body: CreateBody<'_> = parse(&bytes)?;
     let session = optional_session(body.session.as_deref())?;
-    let request_id = body.request_id.take();
+    let request_id = peer.request_id(body.request_id.take())?;
     let op = body.op(&path)?;
     op.check_path(&api.config().paths)?;
     let command = Command::Write(op);
     match propose(&api, &peer, session, request_id, command).await? {
-        Reply::Created { path, stat } => {
-            let answer = ChangedAnswer {
-                path: path.as_str(),
-                stat: (&stat).into(),
-            };
-            Ok(json(StatusCode::CREATED, &answer))
-        }
+        Reply::Created { path, stat } => Ok(creation(&path, &stat)),
         other => Err(Problem::internal(format!("a creation was answered by {other:?}"))),
     }
+}
+
+/// Builds the answer to a creation.
+fn creation(path: &ZPath, stat: &Stat) -> Response {
+    let (path, stat) = (path.as_str(), stat.into());
+    created(
+        &format!("{PREFIX}{}", encode_path(path)),
+        &ChangedAnswer { path, stat },
+    )
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -84,18 +91,31 @@ pub struct SetQuery {
     #[serde(default = "any_version")]
     #[param(value_type = words::Version)]
     version: i32,
+    /// Create the znode if it does not exist, and its parents as containers. Not with `version`.
+    #[serde(default)]
+    create: bool,
 }
 
 /// `PUT /v1/znodes/{path}`
 pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     let path = target(&uri)?;
-    let SetQuery { version } = query(&uri)?;
+    let SetQuery { version, create } = query(&uri)?;
+    if create && version != ANY_VERSION {
+        return Err(Problem::bad_request(
+            "create=true and version exclude each other: a znode to be created has no version",
+        ));
+    }
     let bytes = read_body(body, api.config().max_data_body_bytes, api.config().body_timeout).await?;
     let mut body: SetBody<'_> = parse(&bytes)?;
     let session = optional_session(body.session.as_deref())?;
-    let request_id = body.request_id.take();
-    let command = Command::Write(body.op(&path, version)?);
-    match propose(&api, &peer, session, request_id, command).await? {
+    let request_id = peer.request_id(body.request_id.take())?;
+    let set = body.op(&path, version)?;
+    let reply = match create {
+        true => set_or_create(&api, &peer, session, request_id, set).await?,
+        false => propose(&api, &peer, session, request_id, Command::Write(set)).await?,
+    };
+    match reply {
+        Reply::Created { path, stat } => Ok(creation(&path, &stat)),
         Reply::Set(stat) => Ok(ok(&ChangedAnswer {
             path: &path,
             stat: (&stat).into(),
@@ -103,6 +123,60 @@ pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) ->
         other => Err(Problem::internal(format!(
             "a replacement was answered by {other:?}"
         ))),
+    }
+}
+
+/// Proposes the replacement `set`, and the creation of its znode if there is none. Each proposal is atomic; if others create
+/// and delete the znode meanwhile, the replacement is tried a second time.
+///
+/// Each proposal has a request id of its own, made of the caller's. So all copies of the request get the same answers in
+/// the same order, and the same result.
+async fn set_or_create(
+    api: &Api,
+    peer: &Peer,
+    session: Option<SessionId>,
+    request_id: Option<RequestId>,
+    set: Op,
+) -> Result<Reply, Problem> {
+    let Op::Set { path, data, .. } = &set else {
+        return Err(Problem::internal(format!("{set:?} is no replacement")));
+    };
+    let create = Op::Create {
+        path: CreatePath::parse(path.as_str(), false)?,
+        data: data.clone(),
+        acl: Acl::open(),
+        mode: CreateMode::Persistent,
+        parents: true,
+    };
+    let no_znode = Refusal::NoNode(path.clone());
+    for (step, op) in [set.clone(), create, set].into_iter().enumerate() {
+        op.check_path(&api.config().paths)?;
+        let request = Request {
+            session,
+            request_id: request_id.as_ref().map(|id| id_of_step(id, step)).transpose()?,
+            caller: peer.identities(),
+            command: Command::Write(op),
+        };
+        match api.node.propose(request).await?.outcome {
+            Err(Refusal::NoNode(_) | Refusal::NodeExists(_)) => {}
+            outcome => return Ok(outcome?),
+        }
+    }
+    Err(no_znode.into())
+}
+
+/// Bytes that [`id_of_step`] adds.
+const STEP_BYTES: usize = 2;
+
+/// Returns the request id of a proposal, of several for one request. The first is the caller's.
+fn id_of_step(id: &RequestId, step: usize) -> Result<RequestId, Problem> {
+    let most = MAX_REQUEST_ID_BYTES - STEP_BYTES;
+    match step {
+        _ if id.as_str().len() > most => Err(Problem::bad_request(format!(
+            "with create=true a request_id has at most {most} bytes"
+        ))),
+        0 => Ok(id.clone()),
+        step => Ok(RequestId::parse(&format!("{}+{step}", id.as_str()))?),
     }
 }
 
@@ -147,7 +221,7 @@ pub async fn delete(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerR
     };
     let request = Request {
         session,
-        request_id,
+        request_id: peer.request_id(request_id)?,
         caller: peer.identities(),
         command,
     };
@@ -169,9 +243,9 @@ pub struct GetQuery {
     /// Only names that begin with this.
     prefix: Option<String>,
     /// Last name of the page before.
-    after: Option<String>,
-    #[param(value_type = Option<words::PageCount>)]
-    count: Option<usize>,
+    cursor: Option<String>,
+    #[param(value_type = Option<words::PageLimit>)]
+    limit: Option<usize>,
     /// Count all znodes below.
     #[serde(default)]
     descendants: bool,
@@ -187,16 +261,16 @@ pub struct GetQuery {
 pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let path = ZPath::parse(&target(&uri)?)?;
     let params: GetQuery = query(&uri)?;
-    if !params.children && (params.prefix.is_some() || params.after.is_some() || params.count.is_some()) {
+    if !params.children && (params.prefix.is_some() || params.cursor.is_some() || params.limit.is_some()) {
         return Err(Problem::bad_request(
-            "prefix, after and count belong to children=true",
+            "prefix, cursor and limit belong to children=true",
         ));
     }
     let (prefix, after) = (
         params.prefix.as_deref().unwrap_or_default(),
-        params.after.as_deref(),
+        params.cursor.as_deref(),
     );
-    let count = page_length(params.count)?;
+    let limit = page_length(params.limit)?;
     ensure_freshness(&api, params.linearizable).await?;
     let caller = peer.identities();
     let read = |store: &Store| -> Result<_, Refusal> {
@@ -204,7 +278,7 @@ pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResu
         let node = view.get(&path)?;
         let page = params
             .children
-            .then(|| view.children_page(&path, prefix, after, count));
+            .then(|| view.children_page(&path, prefix, after, limit));
         let descendants = params.descendants.then(|| view.descendants(&path));
         let acl = params.acl.then(|| view.acl(&path));
         Ok((

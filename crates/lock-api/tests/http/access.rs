@@ -114,12 +114,12 @@ async fn tokens_are_created_listed_revoked_and_shown_once() {
     // The pages together have the same tokens.
     let (mut paged, mut after) = (Vec::new(), String::new());
     loop {
-        let page = call("GET", format!("/v1/tokens?count=1{after}"), Value::Null)
+        let page = call("GET", format!("/v1/tokens?limit=1{after}"), Value::Null)
             .await
             .expect(200);
         paged.extend(page["tokens"].as_array().unwrap().clone());
-        match page["next_after"].as_str() {
-            Some(last) => after = format!("&after={last}"),
+        match page["next_cursor"].as_str() {
+            Some(last) => after = format!("&cursor={last}"),
             None => break,
         }
     }
@@ -277,10 +277,10 @@ async fn certificates_have_roles() {
         .await
         .expect(200);
     let list = server
-        .as_token(&admin, "GET", "/v1/certificates?count=1", Value::Null)
+        .as_token(&admin, "GET", "/v1/certificates?limit=1", Value::Null)
         .await
         .expect(200);
-    assert_eq!(list, json!({"certificates": [body], "next_after": null}));
+    assert_eq!(list, json!({"certificates": [body], "next_cursor": null}));
     // At least one administrator has to remain.
     let id = admin.split('_').nth(1).unwrap();
     server
@@ -539,7 +539,7 @@ async fn watches_of_a_stream_respect_the_current_rights() {
     let (token, _) = leaving(&server, &admin).await;
     let session = server.session_of(&token).await;
     let mut stream = server
-        .follow_as(&token, &session, "?watch=data:/team&watch=exists:/team/new")
+        .follow_as(&token, &session, "?data=/team&exists=/team/new")
         .await
         .unwrap();
     stream.expect("state").await;
@@ -565,7 +565,7 @@ async fn watches_of_a_stream_respect_the_current_rights() {
     assert_eq!(stream.next().await.word, "granted");
     // Nor does a reconnecting client receive the events that it missed.
     let refused = server
-        .follow_as(&token, &session, "?after=1&watch=data@1:/team")
+        .follow_as(&token, &session, "?zxid=1&data=/team")
         .await
         .err()
         .unwrap();

@@ -96,11 +96,11 @@ async fn a_list_is_shown_and_replaced() {
     for path in ["/v1/acl", "/v1/acl/"] {
         assert_eq!(server.get(path).await.expect(200)["path"], "/");
     }
-    server.get("/v1/acl/none").await.problem(404, "no_node");
+    server.get("/v1/acl/none").await.problem(404, "no_znode");
     server
         .put("/v1/acl/none", json!({"acl": list}))
         .await
-        .problem(404, "no_node");
+        .problem(404, "no_znode");
     server.get("/v1/acl//a").await.problem(400, "bad_path");
     server.stop().await;
 }
@@ -184,7 +184,7 @@ async fn transaction_sets_lists_and_is_rejected_as_a_whole() {
     let refused = server.call_from(ELSEWHERE, "POST", "/v1/txn", Some(body)).await;
     let problem = refused.problem(403, "forbidden");
     assert_eq!((&problem["path"], &problem["index"]), (&json!("/b"), &json!(1)));
-    server.get("/v1/znodes/c").await.problem(404, "no_node");
+    server.get("/v1/znodes/c").await.problem(404, "no_znode");
     server.stop().await;
 }
 
@@ -223,7 +223,7 @@ async fn access_control_list_restricts_a_lock() {
     let listed = server.call_from(ELSEWHERE, "GET", "/v1/locks", None).await;
     assert_eq!(
         listed.expect(200),
-        json!({"locks": [], "next_after": null}),
+        json!({"locks": [], "next_cursor": null}),
         "its name is no more for them than its holders"
     );
     let others = server.call_from(
@@ -259,7 +259,7 @@ async fn a_page_of_locks_is_not_the_last_because_some_are_not_shown() {
     let list = json!({"acl": [entry("cdrwa", "ip", HERE)]});
     server.put("/v1/acl/locks/b", list).await.expect(200);
     let mut names = Vec::new();
-    let mut path = "/v1/locks?count=1".to_owned();
+    let mut path = "/v1/locks?limit=1".to_owned();
     loop {
         let page = server.call_from(ELSEWHERE, "GET", &path, None).await.expect(200);
         names.extend(
@@ -269,9 +269,9 @@ async fn a_page_of_locks_is_not_the_last_because_some_are_not_shown() {
                 .iter()
                 .map(|lock| lock["lock"].clone()),
         );
-        assert_ne!(page["next_after"], "b", "what may not be seen is not named");
-        match page["next_after"].as_str() {
-            Some(after) => path = format!("/v1/locks?count=1&after={after}"),
+        assert_ne!(page["next_cursor"], "b", "what may not be seen is not named");
+        match page["next_cursor"].as_str() {
+            Some(after) => path = format!("/v1/locks?limit=1&cursor={after}"),
             None => break,
         }
     }

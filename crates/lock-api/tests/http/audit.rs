@@ -44,7 +44,11 @@ impl Log {
         let lines = text
             .lines()
             .filter_map(|line| line.split_once("lockgate::audit: "));
-        lines.map(|(_, line)| line.to_owned()).collect()
+        let own = |(_, line): (_, &str)| match line.split_once(" http_request=") {
+            Some((own, id)) if id.trim_matches('"').len() == 16 => own.to_owned(),
+            _ => panic!("a line without the id of its request: {line}"),
+        };
+        lines.map(own).collect()
     }
 }
 
@@ -102,10 +106,10 @@ async fn actions_on_other_callers_objects_are_in_the_audit_log() {
     for (method, path, body, status, expected) in [
         (
             "POST",
-            "/v1/locks/a/revoke",
+            "/v1/locks/a/release-request",
             json!({"reason": evil}),
             200,
-            "action=\"revoke\" what=\"all holders of the lock a: r\\n2026-01-01 INFO lockgate::audit: by=nobody \\u{1b}[2J\\u{202e}\" outcome=\"done\"".to_owned(),
+            "action=\"release_request\" what=\"all holders of the lock a: r\\n2026-01-01 INFO lockgate::audit: by=nobody \\u{1b}[2J\\u{202e}\" outcome=\"done\"".to_owned(),
         ),
         (
             "POST",
@@ -192,7 +196,7 @@ async fn actions_on_other_callers_objects_are_in_the_audit_log() {
             "action=\"make_snapshot\" what=\"on node 1\" outcome=\"done\"".to_owned(),
         ),
         (
-            "PUT",
+            "PATCH",
             "/v1/locks/a",
             json!({"draining": true}),
             204,
@@ -260,7 +264,7 @@ async fn actions_on_other_callers_objects_are_in_the_audit_log() {
         house.must(&caller, "GET", "/metrics", Value::Null, 403).await;
         let revoke = json!({"reason": "\u{1b}".repeat(1_000)});
         house
-            .must(&caller, "POST", "/v1/locks/a/revoke", revoke, 403)
+            .must(&caller, "POST", "/v1/locks/a/release-request", revoke, 403)
             .await;
         let told = log.account();
         assert!(told.iter().all(|line| line.len() < 2_000), "{told:?}");

@@ -111,7 +111,7 @@ async fn members_are_changed_over_http() {
     let seen = server.get("/v1/cluster").await.expect(200);
     assert_eq!(
         (&seen["next_node_id"], &seen["retired_node_ids"]),
-        (&json!(2), &json!(""))
+        (&json!(2), &json!([]))
     );
     let peer = seen["members"][0]["peer"].as_str().unwrap();
     let moved = json!({"peer": peer, "http": "lockgate.example:7400"});

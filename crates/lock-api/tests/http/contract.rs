@@ -12,12 +12,13 @@ use serde_json::{Value, json};
 use crate::support::Reply;
 
 /// Verbs of locks, the last segments of their addresses.
-pub const VERBS: [&str; 8] = [
+pub const VERBS: [&str; 9] = [
     "acquire",
     "release",
     "downgrade",
     "upgrade",
-    "revoke",
+    "release-request",
+    "release-request/reply",
     "break",
     "check",
     "history",
@@ -79,17 +80,25 @@ fn find(method: &str, address: &str) -> Option<(&'static String, &'static Value)
     let method = method.to_ascii_lowercase();
     let method = if method == "head" { "get" } else { &method };
     let segments: Vec<_> = path.split('/').collect();
-    let verb = *segments.last().unwrap();
-    let is_verb = path.starts_with("/v1/locks/") && segments.len() > 4 && VERBS.contains(&verb);
+    let after_a_name = |verb: &&str| {
+        let rest = path
+            .strip_prefix("/v1/locks/")
+            .and_then(|rest| rest.strip_suffix(*verb));
+        rest.is_some_and(|name| name.len() > 1 && name.ends_with('/'))
+    };
+    let verb = VERBS
+        .into_iter()
+        .filter(after_a_name)
+        .max_by_key(|verb| verb.len());
     let fitting = STRICT["paths"]
         .as_object()
         .unwrap()
         .iter()
         .filter(|(template, item)| {
             let fits = match template.as_str() {
-                "/v1/locks/{name}" => path.starts_with("/v1/locks/") && !is_verb,
-                verb if verb.starts_with("/v1/locks/{name}/") => {
-                    is_verb && segments.last() == verb.rsplit('/').next().as_ref()
+                "/v1/locks/{name}" => path.starts_with("/v1/locks/") && verb.is_none(),
+                rest if rest.starts_with("/v1/locks/{name}/") => {
+                    verb.is_some() && verb == rest.strip_prefix("/v1/locks/{name}/")
                 }
                 rest => match rest.strip_suffix("/{path}") {
                     Some(root) => {
@@ -106,7 +115,6 @@ fn find(method: &str, address: &str) -> Option<(&'static String, &'static Value)
             };
             fits && item.get(method).is_some()
         });
-    // The address `/v1/locks/graph` is not the lock of that name.
     let (template, item) = fitting.min_by_key(|(template, _)| template.matches('{').count())?;
     Some((template, &item[method]))
 }
@@ -164,6 +172,19 @@ pub fn hold(asked: &SentRequest, reply: &Reply) {
 }
 
 fn held(asked: &SentRequest, reply: &Reply) -> Result<(), String> {
+    let must_have = |name: &str| match reply.header(name) {
+        Some(_) => Ok(()),
+        None => Err(format!("an answer {} without {name}", reply.status)),
+    };
+    // A rejected connection gets its answer before a request is read; only the others have a date.
+    if reply.header("date").is_some() {
+        must_have("request-id")?;
+    }
+    match reply.status {
+        201 => must_have("location")?,
+        429 | 503 => must_have("retry-after")?,
+        _ => {}
+    }
     let code = match reply.status {
         400.. => reply.json()["code"].as_str().unwrap_or_default().to_owned(),
         _ => String::new(),

@@ -38,10 +38,10 @@ async fn unknown_fields_and_parameters_are_refused_everywhere() {
         ),
         (
             "POST",
-            "/v1/locks/a/revoke",
+            "/v1/locks/a/release-request",
             json!({"reason": "r", "holders": []}),
         ),
-        ("PUT", "/v1/locks/a", json!({"limits": 3})),
+        ("PATCH", "/v1/locks/a", json!({"limits": 3})),
         (
             "POST",
             "/v1/multilock/acquire",
@@ -175,7 +175,7 @@ async fn bodies_have_a_limit() {
     assert_eq!(problem["limit"], znode_store::MAX_DATA_BYTES);
     let more = json!({"data": "x".repeat(2_500_000)});
     server.post("/v1/znodes/b", more).await.problem(413, "too_large");
-    server.get("/v1/znodes/b").await.problem(404, "no_node");
+    server.get("/v1/znodes/b").await.problem(404, "no_znode");
     server.stop().await;
 }
 
@@ -194,17 +194,21 @@ async fn unknown_addresses_and_methods_are_rejected() {
     }
     for (method, path, allowed) in [
         ("DELETE", "/healthz", "get,head"),
-        ("DELETE", "/v1/locks/a", "get,head,put"),
+        ("DELETE", "/v1/locks/a", "get,head,patch"),
         ("DELETE", "/v1/locks/a/acquire", "post"),
         ("PATCH", "/v1/locks/a/b/check", "get,head"),
-        ("POST", "/v1/locks/a", "get,head,put"),
-        ("POST", "/v1/locks/acquire", "get,head,put"),
-        ("POST", "/v1/locks/graph", "get,head,put"),
+        ("POST", "/v1/locks/a", "get,head,patch"),
+        ("POST", "/v1/locks/acquire", "get,head,patch"),
+        ("POST", "/v1/lock-graph", "get,head"),
+        ("POST", "/v1/locks/graph", "get,head,patch"),
+        ("PUT", "/v1/locks/a", "get,head,patch"),
+        ("POST", "/v1/locks/a/revoke", "get,head,patch"),
         ("POST", "/v1/locks/a/check", "get,head"),
         ("GET", "/v1/locks/a/acquire", "post"),
         ("GET", "/v1/locks/a/release", "post"),
-        ("PUT", "/v1/locks/a/release", "post"),
-        ("GET", "/v1/locks/a/revoke", "post"),
+        ("PATCH", "/v1/locks/a/release", "post"),
+        ("GET", "/v1/locks/a/release-request", "post"),
+        ("GET", "/v1/locks/a/release-request/reply", "post"),
         ("GET", "/v1/locks/a/downgrade", "post"),
         ("GET", "/v1/locks/a/upgrade", "post"),
         ("GET", "/v1/multilock/acquire", "post"),
@@ -262,16 +266,16 @@ async fn whole_numbers_are_accepted_in_every_notation() {
     }
 
     for count in ["1", "1.0", "1e0"] {
-        let page = server.get(&format!("/v1/locks?count={count}")).await.expect(200);
+        let page = server.get(&format!("/v1/locks?limit={count}")).await.expect(200);
         assert_eq!(page["locks"].as_array().unwrap().len(), 1);
     }
     let problem = server
-        .get("/v1/locks?count=1.5")
+        .get("/v1/locks?limit=1.5")
         .await
         .problem(400, "bad_request");
     assert_eq!(
         problem["detail"],
-        "the query: count: invalid value: `1.5`, expected a whole number from 0 to 18446744073709551615"
+        "the query: limit: invalid value: `1.5`, expected a whole number from 0 to 18446744073709551615"
     );
     server.stop().await;
 }

@@ -109,16 +109,16 @@ async fn lists_show_holders_and_sessions_are_found_by_name() {
     }
     let plain = server.get("/v1/locks?prefix=a").await.expect(200);
     assert!(plain["locks"][0].get("first_holder").is_none(), "{plain}");
-    let answer = server.get("/v1/locks?holders=true&count=1").await.expect(200);
+    let answer = server.get("/v1/locks?holders=true&limit=1").await.expect(200);
     let first = &answer["locks"][0]["first_holder"];
     assert_eq!(
         (&first["session_name"], &first["note"]),
         (&json!("worker-1"), &json!("the report"))
     );
-    assert_eq!(answer["next_after"], "a");
+    assert_eq!(answer["next_cursor"], "a");
 
     for count in [0, 1001] {
-        let asked = server.get(&format!("/v1/locks/a?count={count}")).await;
+        let asked = server.get(&format!("/v1/locks/a?limit={count}")).await;
         asked.problem(400, "bad_request");
     }
     let found = server.get("/v1/sessions?prefix=work").await.expect(200);
@@ -147,10 +147,10 @@ async fn long_queue_is_shown_in_part_with_its_length() {
     let waiting = server.post("/v1/locks/a/acquire", body);
     let looking = async {
         crate::support::until("it waits", async || {
-            server.get("/v1/locks/a?count=2").await.expect(200)["waiting"] == 1
+            server.get("/v1/locks/a?limit=2").await.expect(200)["waiting"] == 1
         })
         .await;
-        let answer = server.get("/v1/locks/a?count=2").await.expect(200);
+        let answer = server.get("/v1/locks/a?limit=2").await.expect(200);
         assert_eq!(
             (&answer["holding"], answer["holders"].as_array().unwrap().len()),
             (&json!(3), 2)

@@ -128,16 +128,13 @@ async fn reconnecting_observer_gets_later_events_and_a_new_one_earlier_events() 
         (words(since["events"].as_array().unwrap()), &since["more"]),
         (vec!["granted"], &json!(false))
     );
-    let mut back = server
-        .subscribe_feed(&format!("?after={last}"), "")
-        .await
-        .unwrap();
+    let mut back = server.subscribe_feed(&format!("?zxid={last}"), "").await.unwrap();
     assert_eq!(back.expect("happened").await["events"][0]["lock"], "d");
 
     for wrong in [
         "?last=1001",
         "?last=-1",
-        "?after=x",
+        "?zxid=x",
         "?nothing=1",
         "?locks=perhaps",
     ] {

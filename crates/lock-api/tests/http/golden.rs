@@ -6,7 +6,7 @@
 //! | line | effect |
 //! |---|---|
 //! | `session NAME [ttl_ms=N]` | opens a session |
-//! | `GET PATH`, `POST PATH BODY`, `PUT PATH BODY`, `DELETE PATH` | makes a call, and shows its answer |
+//! | `GET PATH`, `POST PATH BODY`, `PUT PATH BODY`, `PATCH PATH BODY`, `DELETE PATH` | makes a call, and shows its answer |
 //! | `begin NAME PATH BODY` | makes a call by `POST`, and continues when the call waits |
 //! | `watch NAME PATH` | makes a watch by `GET`, and continues when the watch is registered |
 //! | `reply NAME` | shows the answer of a call that waited |
@@ -104,7 +104,7 @@ impl Script {
 
     /// Returns the number of waiters of all locks.
     async fn waits(&self) -> usize {
-        let graph = self.server().get("/v1/locks/graph").await.expect(200);
+        let graph = self.server().get("/v1/lock-graph").await.expect(200);
         graph["waits"].as_array().unwrap().len()
     }
 
@@ -131,7 +131,7 @@ impl Script {
                 let reply = self.call_as(caller, name, &path, None);
                 Ok(self.names.show(&reply))
             }
-            "POST" | "PUT" => {
+            "POST" | "PUT" | "PATCH" => {
                 let (path, body) = (next()?, next()?);
                 let reply = self.call_as(caller, name, &path, Some(&body));
                 Ok(self.show_made(token, &reply))

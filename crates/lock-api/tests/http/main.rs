@@ -9,6 +9,7 @@
 )]
 
 mod contract;
+mod contract_v1;
 mod stream;
 mod support;
 

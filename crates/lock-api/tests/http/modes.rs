@@ -169,7 +169,7 @@ async fn semaphore_limit_changes_while_in_use() {
     body["wait_ms"] = json!(null);
     let waiting = begin(&server, "/v1/locks/pool/acquire", "pool", body).await;
     server
-        .put("/v1/locks/pool", json!({"limit": 5}))
+        .patch("/v1/locks/pool", json!({"limit": 5}))
         .await
         .expect(204);
     let second = waiting.reply().await.expect(200);
@@ -177,7 +177,7 @@ async fn semaphore_limit_changes_while_in_use() {
 
     // Below the permits in use: no holder loses permits, and none is granted.
     server
-        .put("/v1/locks/pool", json!({"limit": 2}))
+        .patch("/v1/locks/pool", json!({"limit": 2}))
         .await
         .expect(204);
     assert_eq!(
@@ -207,23 +207,23 @@ async fn semaphore_limit_changes_while_in_use() {
     more["wait_ms"] = json!(null);
     let waiting = begin(&server, "/v1/locks/pool/acquire", "pool", more).await;
     server
-        .put("/v1/locks/pool", json!({"limit": 1}))
+        .patch("/v1/locks/pool", json!({"limit": 1}))
         .await
         .expect(204);
     assert_eq!(waiting.reply().await.problem(409, "mode_conflict")["limit"], 1);
     server
-        .put("/v1/locks/pool", json!({"limit": null}))
+        .patch("/v1/locks/pool", json!({"limit": null}))
         .await
         .problem(409, "mode_conflict");
     release(&server, "pool", &session, &second).await;
     server
-        .put("/v1/locks/pool", json!({"limit": null}))
+        .patch("/v1/locks/pool", json!({"limit": null}))
         .await
         .expect(204);
     acquire(&server, "pool", json!({"session": session})).await;
     for body in [json!({"limit": 0}), json!({"limits": 3}), json!({"draining": 1})] {
         server
-            .put("/v1/locks/pool", body)
+            .patch("/v1/locks/pool", body)
             .await
             .problem(400, "bad_request");
     }
@@ -350,7 +350,7 @@ async fn deadlock_error_names_the_cycle() {
     let body = json!({"session": first, "wait_ms": null});
     let waiting = begin(&server, "/v1/locks/b/acquire", "b", body).await;
 
-    let graph = server.get("/v1/locks/graph").await.expect(200);
+    let graph = server.get("/v1/lock-graph").await.expect(200);
     assert_eq!(
         (&graph["complete"], &graph["waits"][0]["lock"]),
         (&json!(true), &json!("b"))
@@ -361,7 +361,7 @@ async fn deadlock_error_names_the_cycle() {
         (&other["owner"], &other["standing"]),
         (&json!("worker"), &json!("holds"))
     );
-    let none = server.get("/v1/locks/graph?prefix=x").await.expect(200);
+    let none = server.get("/v1/lock-graph?prefix=x").await.expect(200);
     assert_eq!(none["waits"], json!([]));
 
     let body = json!({"session": second, "owner": "worker", "wait_ms": null});
@@ -432,15 +432,18 @@ async fn holder_receives_and_answers_a_release_request() {
     let session = server.session().await;
     let grant = acquire(&server, "job", json!({"session": session})).await;
     let heartbeat = format!("/v1/sessions/{session}/heartbeat");
-    let revoke = "/v1/locks/job/revoke";
+    let (request, reply) = (
+        "/v1/locks/job/release-request",
+        "/v1/locks/job/release-request/reply",
+    );
     let beat = post(&server, &heartbeat, json!({})).await.expect(200);
-    assert_eq!(beat.get("revoke_requested"), None);
-    let asked = post(&server, revoke, json!({"reason": "backup"}))
+    assert_eq!(beat.get("release_requested"), None);
+    let asked = post(&server, request, json!({"reason": "backup"}))
         .await
         .expect(200);
     assert_eq!(asked, json!({"asked": 1}));
     let beat = post(&server, &heartbeat, json!({})).await.expect(200);
-    let told = &beat["revoke_requested"][0];
+    let told = &beat["release_requested"][0];
     assert_eq!(
         (&told["lock"], &told["holder"], &told["reason"]),
         (&json!("job"), &grant["holder"], &json!("backup"))
@@ -448,27 +451,28 @@ async fn holder_receives_and_answers_a_release_request() {
     assert!(told["requested_at"].as_str().unwrap().ends_with('Z'));
 
     let body = json!({"session": session, "holder": grant["holder"], "answer": "in a minute"});
-    post(&server, revoke, body).await.expect(204);
+    post(&server, reply, body).await.expect(204);
     let seen = lock_view(&server, "job").await;
-    let seen = &seen["holders"][0]["revoke_requested"];
+    let seen = &seen["holders"][0]["release_requested"];
     assert_eq!(
         (&seen["reason"], &seen["answer"]),
         (&json!("backup"), &json!("in a minute"))
     );
     let beat = post(&server, &heartbeat, json!({})).await.expect(200);
-    assert_eq!(beat.get("revoke_requested"), None);
+    assert_eq!(beat.get("release_requested"), None);
 
-    for body in [
-        json!({}),
-        json!({"answer": "x"}),
-        json!({"reason": "x", "answer": "y"}),
-        json!({"reason": "x", "session": session}),
+    for (path, body) in [
+        (request, json!({})),
+        (request, json!({"reason": "x", "answer": "y"})),
+        (request, json!({"reason": "x", "session": session})),
+        (reply, json!({"answer": "x"})),
+        (reply, json!({"session": session, "holder": grant["holder"]})),
     ] {
-        post(&server, revoke, body).await.problem(400, "bad_request");
+        post(&server, path, body).await.problem(400, "bad_request");
     }
     let body = json!({"reason": "x", "holder": "nobody"});
-    post(&server, revoke, body).await.problem(409, "not_holder");
-    post(&server, "/v1/locks/none/revoke", json!({"reason": "x"}))
+    post(&server, request, body).await.problem(409, "not_holder");
+    post(&server, "/v1/locks/none/release-request", json!({"reason": "x"}))
         .await
         .problem(404, "no_lock");
     server.stop().await;
@@ -482,7 +486,7 @@ async fn drained_lock_grants_nothing_until_the_drain_ends() {
     let body = json!({"session": second, "wait_ms": null});
     let waiting = begin(&server, "/v1/locks/job/acquire", "job", body).await;
     server
-        .put("/v1/locks/job", json!({"draining": true}))
+        .patch("/v1/locks/job", json!({"draining": true}))
         .await
         .expect(204);
     let body = json!({"session": second, "owner": "x", "wait_ms": null});
@@ -506,11 +510,11 @@ async fn drained_lock_grants_nothing_until_the_drain_ends() {
         (&json!(true), &json!([]), 1)
     );
     server
-        .put("/v1/locks/job", json!({"draining": false}))
+        .patch("/v1/locks/job", json!({"draining": false}))
         .await
         .expect(204);
     waiting.reply().await.expect(200);
-    let reply = server.put("/v1/locks/job/acquire", json!({})).await;
+    let reply = server.patch("/v1/locks/job/acquire", json!({})).await;
     reply.problem(405, "method_not_allowed");
     server.stop().await;
 }

@@ -27,13 +27,13 @@ async fn each_read_is_answered_for_itself() {
     let body = json!({"reads": [
         {"get": {"path": "/a"}},
         {"get": {"path": "/none"}},
-        {"children": {"path": "/a", "prefix": "x", "count": 1}},
-        {"children": {"path": "/a", "after": "x2"}},
+        {"children": {"path": "/a", "prefix": "x", "limit": 1}},
+        {"children": {"path": "/a", "cursor": "x2"}},
         {"exists": {"path": "/hidden"}},
         {"get": {"path": "/hidden"}},
         {"children": {"path": "/hidden"}},
         {"get": {"path": "no path"}},
-        {"children": {"path": "/a", "count": 0}},
+        {"children": {"path": "/a", "limit": 0}},
         {"get": {"path": "/raw"}},
     ]});
     let seen = server.post("/v1/read?linearizable=true", body).await.expect(200);
@@ -49,7 +49,7 @@ async fn each_read_is_answered_for_itself() {
         (
             &page["path"],
             &page["children"][0]["name"],
-            &page["next_after"],
+            &page["next_cursor"],
             &page["stat"]["num_children"]
         ),
         (&json!("/a"), &json!("x1"), &json!("x1"), &json!(3))
@@ -57,14 +57,14 @@ async fn each_read_is_answered_for_itself() {
     assert_eq!(page["children"].as_array().unwrap().len(), 1);
     let page = &results[3]["children"];
     assert_eq!(
-        (&page["children"][0]["name"], &page["next_after"]),
+        (&page["children"][0]["name"], &page["next_cursor"]),
         (&json!("y"), &json!(null))
     );
     assert_eq!(results[4]["exists"]["path"], "/hidden");
     assert_eq!(results[4]["exists"]["stat"]["version"], 0);
     // Each failure equals the problem of the single read.
     for (index, code, status) in [
-        (1, "no_node", 404),
+        (1, "no_znode", 404),
         (5, "forbidden", 403),
         (6, "forbidden", 403),
         (7, "bad_path", 400),
@@ -139,7 +139,7 @@ async fn reads_of_one_request_are_bounded() {
     assert_eq!(all["results"].as_array().unwrap().len(), 100);
 
     let children = |count, times| {
-        let children = json!({"children": {"path": "/", "count": count}});
+        let children = json!({"children": {"path": "/", "limit": count}});
         json!({"reads": vec![children; times]})
     };
     server.post("/v1/read", children(1000, 10)).await.expect(200);
@@ -171,7 +171,7 @@ async fn invalid_read_is_rejected() {
         json!([{"get": "/"}]),
         json!([{"get": {}}]),
         json!([{"look": {"path": "/"}}]),
-        json!([{"get": {"path": "/", "count": 1}}]),
+        json!([{"get": {"path": "/", "limit": 1}}]),
         json!([{"get": {"path": "/"}, "exists": {"path": "/"}}]),
     ] {
         server

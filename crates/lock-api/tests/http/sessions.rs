@@ -198,29 +198,29 @@ async fn list_shows_held_and_awaited_locks_in_pages() {
             .collect()
     };
     assert_eq!(ids(&server.get("/v1/sessions").await.expect(200)), sessions);
-    let page = server.get("/v1/sessions?count=2").await.expect(200);
+    let page = server.get("/v1/sessions?limit=2").await.expect(200);
     assert_eq!(
-        (ids(&page), &page["next_after"]),
+        (ids(&page), &page["next_cursor"]),
         (sessions[..2].to_vec(), &json!(sessions[1]))
     );
     let page = server
-        .get(&format!("/v1/sessions?count=2&after={}", sessions[1]))
+        .get(&format!("/v1/sessions?limit=2&cursor={}", sessions[1]))
         .await
         .expect(200);
     assert_eq!(
-        (ids(&page), &page["next_after"]),
+        (ids(&page), &page["next_cursor"]),
         (sessions[2..].to_vec(), &json!(null))
     );
     server
-        .get("/v1/sessions?count=0")
+        .get("/v1/sessions?limit=0")
         .await
         .problem(400, "bad_request");
     server
-        .get("/v1/sessions?count=1001")
+        .get("/v1/sessions?limit=1001")
         .await
         .problem(400, "bad_request");
     server
-        .get("/v1/sessions?after=x")
+        .get("/v1/sessions?cursor=x")
         .await
         .problem(404, "no_session");
     server.stop().await;
@@ -250,28 +250,28 @@ async fn the_ephemeral_znodes_of_a_session_are_listed() {
     };
     assert_eq!(
         list("").await,
-        json!({"ephemerals": ["/a", "/b", "/bc", contender], "next_after": null})
+        json!({"ephemerals": ["/a", "/b", "/bc", contender], "next_cursor": null})
     );
     assert_eq!(
         list("?prefix=/b").await,
-        json!({"ephemerals": ["/b", "/bc"], "next_after": null})
+        json!({"ephemerals": ["/b", "/bc"], "next_cursor": null})
     );
-    let first = list("?count=2").await;
+    let first = list("?limit=2").await;
     assert_eq!(first["ephemerals"], json!(["/a", "/b"]));
     // The cursor has the position at which the last znode was created, and its path.
-    let after = first["next_after"].as_str().unwrap();
+    let after = first["next_cursor"].as_str().unwrap();
     assert!(after.ends_with("/b") && !after.starts_with('/'), "{after}");
     assert_eq!(
-        list(&format!("?count=2&after={after}&linearizable=true")).await,
-        json!({"ephemerals": ["/bc", contender], "next_after": null})
+        list(&format!("?limit=2&cursor={after}&linearizable=true")).await,
+        json!({"ephemerals": ["/bc", contender], "next_cursor": null})
     );
     assert_eq!(
         list("?prefix=/none").await,
-        json!({"ephemerals": [], "next_after": null})
+        json!({"ephemerals": [], "next_cursor": null})
     );
     let path = format!("/v1/sessions/{session}");
     for after in ["/b", "x/b", "1", "1//"] {
-        let page = format!("{path}/ephemerals?after={after}");
+        let page = format!("{path}/ephemerals?cursor={after}");
         server.get(&page).await.problem(400, "bad_request");
     }
     server.delete(&path).await.expect(204);
@@ -320,7 +320,7 @@ async fn session_with_many_locks_is_shown_in_part_and_ends_as_a_whole() {
     );
 
     server.delete(&path).await.expect(204);
-    let left = server.get("/v1/locks?count=1000").await.expect(200);
+    let left = server.get("/v1/locks?limit=1000").await.expect(200);
     let left: Vec<_> = left["locks"]
         .as_array()
         .unwrap()

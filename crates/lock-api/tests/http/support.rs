@@ -145,6 +145,10 @@ impl Server {
         self.call("PUT", path, Some(&body.to_string())).await
     }
 
+    pub async fn patch(&self, path: &str, body: Value) -> Reply {
+        self.call("PATCH", path, Some(&body.to_string())).await
+    }
+
     pub async fn post(&self, path: &str, body: Value) -> Reply {
         self.call("POST", path, Some(&body.to_string())).await
     }
@@ -189,6 +193,21 @@ impl Server {
         let body = body.map(|body| body.to_string());
         let asked = SentRequest::new(self.address, method, path, body.as_deref());
         Call::send_on(stream, asked, None).await.reply().await
+    }
+
+    /// Makes a call with further headers: lines, each with its end. `Null` is no body.
+    pub async fn call_with(&self, headers: &str, method: &str, path: &str, body: Value) -> Reply {
+        let body = (!body.is_null()).then(|| body.to_string());
+        let asked = SentRequest::new(self.address, method, path, body.as_deref());
+        let text = body.unwrap_or_default();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n{text}",
+            text.len()
+        );
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let asked = Some(asked);
+        Call { stream, asked }.reply().await
     }
 
     /// Opens a session that lives for as long as a test.

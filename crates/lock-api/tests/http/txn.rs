@@ -32,9 +32,9 @@ async fn transaction_is_applied_as_a_whole() {
 async fn failed_transaction_changes_nothing() {
     let server = Server::start().await;
     let body = json!({"ops": [{"create": {"path": "/a"}}, {"delete": {"path": "/b"}}]});
-    let problem = server.post("/v1/txn", body).await.problem(404, "no_node");
+    let problem = server.post("/v1/txn", body).await.problem(404, "no_znode");
     assert_eq!((&problem["index"], &problem["path"]), (&json!(1), &json!("/b")));
-    server.get("/v1/znodes/a").await.problem(404, "no_node");
+    server.get("/v1/znodes/a").await.problem(404, "no_znode");
     for ops in [
         json!([]),
         json!([{"create": {}}]),

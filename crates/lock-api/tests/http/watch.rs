@@ -94,11 +94,11 @@ async fn invalid_watch_is_rejected() {
     server
         .get("/v1/watch/nothing?kind=data")
         .await
-        .problem(404, "no_node");
+        .problem(404, "no_znode");
     server
         .get("/v1/watch/nothing?kind=children")
         .await
-        .problem(404, "no_node");
+        .problem(404, "no_znode");
     for query in [
         "",
         "?kind=",
@@ -185,7 +185,7 @@ async fn events_since_a_position_are_reported_at_once() {
     let created = server.post("/v1/znodes/a", json!({})).await.expect(201);
     let seen = created["stat"]["mzxid"].as_u64().unwrap();
     let watch = async |kind: &str, path: &str, seen: u64| {
-        let address = format!("/v1/watch/{path}?kind={kind}&timeout_ms=0&seen_zxid={seen}");
+        let address = format!("/v1/watch/{path}?kind={kind}&timeout_ms=0&zxid={seen}");
         server.get(&address).await
     };
     for kind in ["data", "children", "exists"] {
@@ -207,7 +207,7 @@ async fn events_since_a_position_are_reported_at_once() {
         watch(kind, path, now).await.expect(204);
     }
     server.delete("/v1/znodes/b").await.expect(204);
-    watch("data", "b", seen).await.problem(404, "no_node");
+    watch("data", "b", seen).await.problem(404, "no_znode");
     watch("recursive", "a", seen).await.problem(400, "bad_request");
     // A position that has not been reached yet is rejected, however long the caller waits.
     let future = watch("data", "a", seen + 1_000_000).await;

@@ -56,12 +56,12 @@ async fn a_znode_is_created_read_changed_and_deleted() {
         .await
         .problem(409, "bad_version");
     server.delete("/v1/znodes/app?version=1").await.expect(204);
-    server.get("/v1/znodes/app").await.problem(404, "no_node");
+    server.get("/v1/znodes/app").await.problem(404, "no_znode");
     server
         .put("/v1/znodes/app", json!({"data": "x"}))
         .await
-        .problem(404, "no_node");
-    server.delete("/v1/znodes/app").await.problem(404, "no_node");
+        .problem(404, "no_znode");
+    server.delete("/v1/znodes/app").await.problem(404, "no_znode");
     server.stop().await;
 }
 
@@ -71,7 +71,7 @@ async fn children_are_listed_page_by_page_and_protect_their_parent() {
     server
         .post("/v1/znodes/p/a", json!({}))
         .await
-        .problem(404, "no_node");
+        .problem(404, "no_znode");
     for name in ["b", "c", "a"] {
         server
             .post(&format!("/v1/znodes/p/{name}"), json!({"parents": true}))
@@ -82,7 +82,7 @@ async fn children_are_listed_page_by_page_and_protect_their_parent() {
         .post("/v1/znodes/p/a", json!({}))
         .await
         .problem(409, "node_exists");
-    let seen = server.get("/v1/znodes/p?children=true&count=2").await.expect(200);
+    let seen = server.get("/v1/znodes/p?children=true&limit=2").await.expect(200);
     let names: Vec<_> = seen["children"]
         .as_array()
         .unwrap()
@@ -91,20 +91,20 @@ async fn children_are_listed_page_by_page_and_protect_their_parent() {
         .collect();
     assert_eq!(names, ["a", "b"]);
     assert_eq!(
-        (&seen["next_after"], &seen["stat"]["num_children"]),
+        (&seen["next_cursor"], &seen["stat"]["num_children"]),
         (&json!("b"), &json!(3))
     );
     assert_eq!(seen["children"][0]["stat"]["version"], 0);
     let rest = server
-        .get("/v1/znodes/p?children=true&count=2&after=b")
+        .get("/v1/znodes/p?children=true&limit=2&cursor=b")
         .await
         .expect(200);
     assert_eq!(
-        (&rest["children"][0]["name"], &rest["next_after"]),
+        (&rest["children"][0]["name"], &rest["next_cursor"]),
         (&json!("c"), &json!(null))
     );
     server
-        .get("/v1/znodes/p?count=2")
+        .get("/v1/znodes/p?limit=2")
         .await
         .problem(400, "bad_request");
 
@@ -118,7 +118,7 @@ async fn children_are_listed_page_by_page_and_protect_their_parent() {
         .delete("/v1/znodes/p?recursive=true&version=0")
         .await
         .expect(204);
-    server.get("/v1/znodes/p/a").await.problem(404, "no_node");
+    server.get("/v1/znodes/p/a").await.problem(404, "no_znode");
     server.stop().await;
 }
 
@@ -159,7 +159,7 @@ async fn ephemeral_and_sequential_znodes_follow_their_session_and_their_counter(
     server
         .get("/v1/znodes/q/n-0000000000")
         .await
-        .problem(404, "no_node");
+        .problem(404, "no_znode");
     let late = json!({"mode": "ephemeral", "session": session});
     server
         .post("/v1/znodes/e", late)
@@ -190,14 +190,14 @@ async fn children_are_found_by_prefix() {
         let seen = seen.expect(200);
         let children = seen["children"].as_array().unwrap().iter();
         let names: Vec<_> = children.map(|child| child["name"].clone()).collect();
-        (names, seen["next_after"].clone())
+        (names, seen["next_cursor"].clone())
     };
     assert_eq!(
-        names("prefix=a-&count=2").await,
+        names("prefix=a-&limit=2").await,
         (vec![json!("a-1"), json!("a-2")], json!("a-2"))
     );
     assert_eq!(
-        names("prefix=a-&count=2&after=a-2").await,
+        names("prefix=a-&limit=2&cursor=a-2").await,
         (vec![json!("a-3")], json!(null))
     );
     assert_eq!(names("prefix=c").await, (vec![], json!(null)));
@@ -305,7 +305,7 @@ async fn paths_of_new_znodes_have_bounds() {
     server.post(&deep, data()).await.expect(201);
     assert_eq!(server.get(&deep).await.expect(200)["data"], "x");
     server.delete("/v1/znodes/d?recursive=true").await.expect(204);
-    server.get(&deep).await.problem(404, "no_node");
+    server.get(&deep).await.problem(404, "no_znode");
     // Paths beyond the limits are rejected, also in a transaction and with the digits of a sequential name.
     server
         .post(&format!("{long}l"), data())
@@ -328,7 +328,7 @@ async fn paths_of_new_znodes_have_bounds() {
         .await
         .problem(400, "bad_path");
     assert_eq!(problem["detail"], "a path has at most 2 components");
-    server.get("/v1/znodes/a/b/c").await.problem(404, "no_node");
+    server.get("/v1/znodes/a/b/c").await.problem(404, "no_znode");
     assert_eq!(
         server.get("/v1/mirror").await.expect(200)["limits"]["path_depth"],
         2

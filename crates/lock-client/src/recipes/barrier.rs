@@ -28,7 +28,7 @@ impl Barrier {
 
     /// Opens the barrier.
     pub async fn open(&self) -> Result<(), Error> {
-        super::done_or(Code::NoNode, self.znodes.delete(&self.path, None, false).await)
+        super::done_or(Code::NoZnode, self.znodes.delete(&self.path, None, false).await)
     }
 
     /// Waits until the barrier is open. Cancel safe.
@@ -38,7 +38,7 @@ impl Barrier {
                 .znodes
                 .watch_after(&self.path, WatchKind::Data, znode.stat.mzxid);
             // A znode that is gone means an open barrier.
-            super::done_or(Code::NoNode, watched.await.map(drop))?;
+            super::done_or(Code::NoZnode, watched.await.map(drop))?;
         }
         Ok(())
     }

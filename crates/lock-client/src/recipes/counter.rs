@@ -75,7 +75,7 @@ impl Counter {
                 Err(error)
                     if matches!(
                         error.code(),
-                        Some(Code::BadVersion | Code::NodeExists | Code::NoNode)
+                        Some(Code::BadVersion | Code::NodeExists | Code::NoZnode)
                     ) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -73,15 +73,15 @@ impl Entered {
     /// If dropped, the member has left, or leaves when its session ends.
     pub async fn leave(self) -> Result<(), Error> {
         let Self { znodes, path, member } = self;
-        super::done_or(Code::NoNode, znodes.delete(&member, None, false).await)?;
+        super::done_or(Code::NoZnode, znodes.delete(&member, None, false).await)?;
         // The parent is deleted when all is over; then no member is left either.
         while let Some(barrier) = znodes.find(&path).await? {
             if count_members(&znodes, &path).await? == 0 {
                 let ready = format!("{path}/{READY}");
-                return super::done_or(Code::NoNode, znodes.delete(&ready, None, false).await);
+                return super::done_or(Code::NoZnode, znodes.delete(&ready, None, false).await);
             }
             let watched = znodes.watch_after(&path, WatchKind::Children, barrier.stat.pzxid);
-            super::done_or(Code::NoNode, watched.await.map(drop))?;
+            super::done_or(Code::NoZnode, watched.await.map(drop))?;
         }
         Ok(())
     }
@@ -93,7 +93,7 @@ async fn count_members(znodes: &Znodes, path: &str) -> Result<usize, Error> {
             .iter()
             .filter(|child| child.name.starts_with(MEMBER))
             .count()),
-        Err(error) if error.is(Code::NoNode) => Ok(0),
+        Err(error) if error.is(Code::NoZnode) => Ok(0),
         Err(error) => Err(error),
     }
 }

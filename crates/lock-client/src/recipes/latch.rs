@@ -67,6 +67,6 @@ impl CountdownLatch {
 
     /// Deletes the latch.
     pub async fn delete(self) -> Result<(), Error> {
-        super::done_or(Code::NoNode, self.znodes.delete(&self.path, None, false).await)
+        super::done_or(Code::NoZnode, self.znodes.delete(&self.path, None, false).await)
     }
 }

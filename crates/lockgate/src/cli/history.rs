@@ -44,12 +44,12 @@ async fn ask(arguments: &Arguments) -> Result<Value, Failure> {
     let nodes = arguments.servers.client()?.addresses();
     let credentials = arguments.servers.credentials()?;
     let mut path = format!(
-        "/v1/locks/{}/history?count={}",
+        "/v1/locks/{}/history?limit={}",
         encode_path(&arguments.name),
         arguments.count
     );
     if let Some(before) = arguments.before {
-        path.push_str(&format!("&before={before}"));
+        path.push_str(&format!("&cursor={before}"));
     }
     let (mut silent, mut code) = (Vec::new(), UNAVAILABLE);
     for node in nodes {
@@ -59,12 +59,14 @@ async fn ask(arguments: &Arguments) -> Result<Value, Failure> {
                 let document = response.json();
                 let detail = document["detail"].as_str().unwrap_or("no reason was given");
                 silent.push(format!("{node}: {}", shown(detail)));
-                match response.status {
+                match response.code().as_str() {
                     // The index is still being opened, or the node's disk is full.
-                    503 => {}
+                    "unavailable" => {}
                     // Another node may have a history if this one has none.
-                    404 => code = 1,
-                    401 | 403 => return Err(Failure::new(NOT_ALLOWED, anyhow!("{}", shown(detail)))),
+                    "no_history" => code = 1,
+                    "unauthenticated" | "forbidden" => {
+                        return Err(Failure::new(NOT_ALLOWED, anyhow!("{}", shown(detail))));
+                    }
                     _ => return Err(anyhow!("{}", shown(detail)).into()),
                 }
             }
@@ -93,7 +95,7 @@ fn table(document: &Value) -> String {
     if let Some(since) = document["since_at"].as_str() {
         text.push_str(&format!("\nHolds that ended before {since} are no longer kept."));
     }
-    if let Some(before) = document["next_before"].as_u64() {
+    if let Some(before) = document["next_cursor"].as_str() {
         text.push_str(&format!("\nThere is more: --before {before}"));
     }
     text
@@ -174,7 +176,7 @@ mod tests {
             ],
             "gaps": [{"from_at": "T1", "until_at": "T2"}],
             "since_at": null,
-            "next_before": 5,
+            "next_cursor": "5",
         });
         assert_eq!(
             table(&document),
@@ -186,7 +188,7 @@ mod tests {
              There is more: --before 5"
         );
         assert_eq!(
-            table(&json!({"history": [], "gaps": [], "since_at": "T", "next_before": null})),
+            table(&json!({"history": [], "gaps": [], "since_at": "T", "next_cursor": null})),
             "The history has no holds of this lock.\nHolds that ended before T are no longer kept."
         );
     }

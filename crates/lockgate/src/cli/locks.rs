@@ -190,7 +190,7 @@ pub async fn show(arguments: Show) -> Result<(), Failure> {
                 .get(fact)
                 .is_some_and(|fact: &serde_json::Value| !fact.is_null())
         };
-        match (is_there("upgrading_since_at"), is_there("revoke_requested")) {
+        match (is_there("upgrading_since_at"), is_there("release_requested")) {
             (true, _) => "upgrades",
             (false, true) => "release requested",
             (false, false) => "holds",

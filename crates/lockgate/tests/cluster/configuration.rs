@@ -200,7 +200,7 @@ async fn reload_applies_live_settings_and_rejects_invalid_files() {
     // The leader's limits apply to the cluster.
     let limits = async || {
         let page = cluster
-            .send(1, "GET", "/v1/mirror?count=1&linearizable=true", &Value::Null)
+            .send(1, "GET", "/v1/mirror?limit=1&linearizable=true", &Value::Null)
             .await;
         page.json()["limits"]["children"].as_u64()
     };

@@ -127,8 +127,8 @@ async fn errors_are_equal_at_every_node_and_change_nothing() {
         ("POST", &deep, json!({ "parents": true }), 400, "bad_path"),
         // Missing locks and znodes.
         ("GET", "/v1/locks/none", Value::Null, 404, "no_lock"),
-        ("GET", "/v1/znodes/none", Value::Null, 404, "no_node"),
-        ("POST", "/v1/znodes/none/child", json!({}), 404, "no_node"),
+        ("GET", "/v1/znodes/none", Value::Null, 404, "no_znode"),
+        ("POST", "/v1/znodes/none/child", json!({}), 404, "no_znode"),
         ("DELETE", "/v1/znodes/locks/safe", Value::Null, 409, "not_empty"),
         // A body that is too large.
         (
@@ -211,9 +211,8 @@ async fn node_without_quorum_is_unavailable_and_a_retry_is_applied_once() {
     let alone = cluster
         .send(leader, "POST", "/v1/locks/after/acquire", &body)
         .await;
-    assert_eq!(alone.status, 503, "{}", alone.json());
     assert!(
-        ["unavailable", "outcome_unknown"].contains(&alone.code().as_str()),
+        [(503, "unavailable"), (504, "outcome_unknown")].contains(&(alone.status, alone.code().as_str())),
         "{}",
         alone.json()
     );
@@ -268,5 +267,5 @@ async fn closed_session_releases_everything_at_once() {
     let mark = cluster
         .send(3, "GET", "/v1/znodes/mark?linearizable=true", &Value::Null)
         .await;
-    assert_refused(&mark, 404, "no_node");
+    assert_refused(&mark, 404, "no_znode");
 }

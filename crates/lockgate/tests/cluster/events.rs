@@ -85,7 +85,7 @@ async fn follow(servers: Vec<String>, session: String, last_lock: String, mut rn
     let (mut all, mut last, mut server) = (Vec::new(), "0".to_owned(), rng.below(3) as usize);
     loop {
         server = (server + 1) % servers.len();
-        let query = format!("?heartbeat=false&after={last}");
+        let query = format!("?heartbeat=false&zxid={last}");
         let Some(mut stream) = Stream::open(&servers[server], &session, &query).await else {
             tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
@@ -150,7 +150,7 @@ async fn history(
     for lock in 0..4 {
         let mut before = String::new();
         loop {
-            let path = format!("/v1/locks/l{lock}/history?linearizable=true&count=1000{before}");
+            let path = format!("/v1/locks/l{lock}/history?linearizable=true&limit=1000{before}");
             let page = cluster.send(node, "GET", &path, &Value::Null).await;
             if page.status == 404 {
                 break;
@@ -166,8 +166,8 @@ async fn history(
                     all.push((format!("l{lock}"), token, text("holder")?, text("ended")));
                 }
             }
-            match page["next_before"].as_u64() {
-                Some(next) => before = format!("&before={next}"),
+            match page["next_cursor"].as_str() {
+                Some(next) => before = format!("&cursor={next}"),
                 None => break,
             }
         }
@@ -305,7 +305,7 @@ async fn keep_following(server: &str, session: &str) {
         if let Some(mut stream) = Stream::open(server, session, &after).await {
             while let Some(event) = stream.next().await {
                 if let Some(id) = event.id {
-                    after = format!("?after={id}");
+                    after = format!("?zxid={id}");
                 }
                 if event.word == "stream_ended" {
                     println!("> {} {}", event.word, event.data["reason"]);

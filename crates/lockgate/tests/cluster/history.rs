@@ -11,7 +11,7 @@ use crate::harness::{LOCKGATE, TestCluster, assert_refused, eventually};
 
 impl TestCluster {
     async fn history(&self, id: NodeId, lock: &str) -> Value {
-        let path = format!("/v1/locks/{lock}/history?count=1000&linearizable=true");
+        let path = format!("/v1/locks/{lock}/history?limit=1000&linearizable=true");
         let response = self.send(id, "GET", &path, &Value::Null).await;
         assert_eq!(response.status, 200, "node {id}: {}", response.json());
         response.json()
@@ -113,17 +113,17 @@ async fn every_end_of_a_hold_is_recorded_equally_on_all_nodes() {
         }
     };
     let mut paged = Vec::new();
-    let mut query = "count=2".to_owned();
+    let mut query = "limit=2".to_owned();
     loop {
         let document = page(query).await.json();
         paged.extend(document["history"].as_array().unwrap().clone());
-        match document["next_before"].as_u64() {
-            Some(before) => query = format!("count=2&before={before}"),
+        match document["next_cursor"].as_str() {
+            Some(before) => query = format!("limit=2&cursor={before}"),
             None => break,
         }
     }
     assert_eq!(json!(paged), seen["history"]);
-    assert_refused(&page("count=0".to_owned()).await, 400, "bad_request");
+    assert_refused(&page("limit=0".to_owned()).await, 400, "bad_request");
     let nobody = cluster.history(1, "never").await;
     assert_eq!(nobody["history"], json!([]));
     let response = cluster

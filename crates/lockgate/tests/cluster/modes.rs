@@ -40,7 +40,7 @@ async fn waiting_upgrade_and_multilock_survive_the_leader() {
     let body = json!({ "session": first.id(), "owner": "both", "locks": locks, "wait_ms": null });
     let both = tokio::spawn(async move { post(&mut one, "/v1/multilock/acquire", body).await });
     eventually("both wait", async || {
-        let graph = cluster.get(survivors[1], "/v1/locks/graph").await;
+        let graph = cluster.get(survivors[1], "/v1/lock-graph").await;
         graph["waits"].as_array().is_some_and(|waits| waits.len() == 2)
     })
     .await;
@@ -63,7 +63,7 @@ async fn waiting_upgrade_and_multilock_survive_the_leader() {
     assert!(token(b) == token(a) && token(a) > token(&held), "{both}");
     // Both survivors have the same state, without waiters.
     for node in survivors {
-        let graph = cluster.get(node, "/v1/locks/graph").await;
+        let graph = cluster.get(node, "/v1/lock-graph").await;
         assert_eq!(graph["waits"], json!([]));
         for (lock, grant) in [("book", &alone), ("a", a), ("b", b)] {
             let view = cluster.get(node, &format!("/v1/locks/{lock}")).await;

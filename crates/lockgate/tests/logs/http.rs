@@ -18,7 +18,7 @@ pub async fn send_all(server: SocketAddr) {
             // Streams and downloads would be read to their ends; other requests to their addresses log the
             // same.
             let path = put(address, &text);
-            for method in ["GET", "POST", "PUT", "DELETE"] {
+            for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
                 ask(server, method, &path, Some(body(&text))).await;
             }
             let named = format!("{}?session={1}&prefix={1}", put(address, &text), encode(&text));
@@ -46,7 +46,7 @@ fn put(address: &str, text: &str) -> String {
     let path = parts.collect::<Vec<_>>().join("/");
     match address {
         // Without `after` the stream would never end.
-        "/v1/events" => format!("{path}?after={}", encode(text)),
+        "/v1/events" => format!("{path}?zxid={}", encode(text)),
         _ if address.starts_with("/v1/watch") => format!("{path}?timeout_ms=1"),
         _ => path,
     }
@@ -99,7 +99,7 @@ async fn a_lock(server: SocketAddr, text: &str) {
     ask(
         server,
         "POST",
-        &format!("{lock}/revoke"),
+        &format!("{lock}/release-request"),
         Some(json!({"reason": text})),
     )
     .await;

@@ -29,7 +29,7 @@ pub async fn all_metrics() -> Scrape {
     // A node reports its own disk at once; the leader checks all disks a little later.
     eventually("the cluster is read-only", async || {
         let asked = cluster.send(leader, "POST", "/v1/sessions", &json!({})).await;
-        (asked.status, asked.code().as_str()) == (503, "read_only")
+        (asked.status, asked.code().as_str()) == (507, "read_only")
     })
     .await;
     let made = cluster

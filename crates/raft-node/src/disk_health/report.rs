@@ -102,7 +102,9 @@ pub struct Alarm {
     pub node_id: Option<NodeId>,
     /// Subject.
     pub kind: AlarmKind,
-    /// Since when, in milliseconds since 1970 by the clock of the leader that saw it first.
+    /// Since when, in milliseconds since 1970 by the clock of the leader that saw it first. In JSON: RFC 3339 in UTC.
+    #[serde(rename = "since_at", with = "json_time")]
+    #[cfg_attr(feature = "schemas", schema(value_type = String, format = DateTime))]
     pub since_ms: u64,
     /// Description, with figures.
     pub detail: String,
@@ -117,4 +119,33 @@ pub struct Alarm {
     /// Duration of a sync in microseconds, in alarms about it.
     #[cfg_attr(feature = "schemas", schema(required))]
     pub sync_us: Option<u64>,
+}
+
+/// Times as people read them in formats for people, and as a number between nodes.
+mod json_time {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes a time in milliseconds since 1970.
+    pub fn serialize<S: Serializer>(ms: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        match serializer.is_human_readable() {
+            true => {
+                let time = UNIX_EPOCH + Duration::from_millis(*ms);
+                serializer.collect_str(&humantime::format_rfc3339_millis(time))
+            }
+            false => serializer.serialize_u64(*ms),
+        }
+    }
+
+    /// Reads a time in milliseconds since 1970.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        if !deserializer.is_human_readable() {
+            return u64::deserialize(deserializer);
+        }
+        let time = humantime::parse_rfc3339(&String::deserialize(deserializer)?).map_err(D::Error::custom)?;
+        let since = time.duration_since(UNIX_EPOCH).map_err(D::Error::custom)?;
+        u64::try_from(since.as_millis()).map_err(D::Error::custom)
+    }
 }

@@ -13,7 +13,7 @@ use crate::disk_health::report::DiskReport;
 use crate::ids::{MemberAddress, NodeId};
 use crate::membership::MAX_PROMOTE_LAG;
 use crate::membership::plan::next_free;
-use crate::status::{ClusterStatus, Followers, MemberStatus, Role};
+use crate::status::{ClusterStatus, Followers, MemberStatus, NodeIdRange, Role};
 use raft_log::FileSizes;
 
 /// Time since the last confirmation of being up to date after which a node is not ready.
@@ -88,7 +88,10 @@ impl RaftNode {
             alarms: self.alarms(),
             members: members.collect(),
             next_node_id: next_free(inner.registry.addresses().into_keys(), &retired),
-            retired_node_ids: retired.to_string(),
+            retired_node_ids: retired
+                .ranges()
+                .map(|(first, last)| NodeIdRange { first, last })
+                .collect(),
         }
     }
 

@@ -56,8 +56,8 @@ const ACCESS: &[&str] = &[
     "DELETE /v1/znodes/private?recursive=true",
     "DELETE /v1/znodes/team/ab",
     "POST /v1/locks/vault/break\n\n{\"reason\": \"stuck\"}",
-    "POST /v1/locks/vault/revoke\n\n{\"reason\": \"please\"}",
-    "PUT /v1/locks/vault\n\n{\"draining\": true}",
+    "POST /v1/locks/vault/release-request\n\n{\"reason\": \"please\"}",
+    "PATCH /v1/locks/vault\n\n{\"draining\": true}",
     "POST /v1/mirror\n\n{\"steps\": [{\"remove\": {\"path\": \"/team/ab\"}}]}",
     "POST /v1/txn\n\n{\"ops\": [{\"check\": {\"path\": \"/team/a\"}}, {\"set\": {\"path\": \"/team/ab\", \"data\": \"mine\"}}]}",
 ];

@@ -171,7 +171,7 @@ fn read(status: u16, body: &[u8]) -> Reply {
     match (status, code.as_str()) {
         (200..=299, _) => Reply::Done(document),
         (400..=499, _) => Reply::Refused(code, document),
-        (503, "unavailable" | "read_only") => Reply::NotDone(code),
+        (_, "unavailable" | "read_only") => Reply::NotDone(code),
         // Includes responses that Lockgate did not produce: without an explicit "not done" the call may have
         // been executed.
         _ => Reply::Unknown(format!("{status} {code}")),
@@ -188,8 +188,8 @@ mod tests {
         assert_eq!(read(204, b""), Reply::Done(Value::Null));
         assert!(matches!(of(409, "bad_version"), Reply::Refused(code, _) if code == "bad_version"));
         assert!(matches!(of(503, "unavailable"), Reply::NotDone(_)));
-        assert!(matches!(of(503, "read_only"), Reply::NotDone(_)));
-        assert!(matches!(of(503, "outcome_unknown"), Reply::Unknown(_)));
+        assert!(matches!(of(507, "read_only"), Reply::NotDone(_)));
+        assert!(matches!(of(504, "outcome_unknown"), Reply::Unknown(_)));
         assert!(matches!(of(500, "internal"), Reply::Unknown(_)));
         assert!(matches!(read(502, b"<html>"), Reply::Unknown(_)));
     }

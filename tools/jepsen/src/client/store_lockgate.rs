@@ -66,7 +66,7 @@ impl Store for LockgateStore {
                         _ => malformed(&document),
                     }
                 }
-                Reply::Refused(code, _) if code == "no_node" => CallResult::Ok(None),
+                Reply::Refused(code, _) if code == "no_znode" => CallResult::Ok(None),
                 reply => reply.done().map(|_| None),
             }
             .for_read()

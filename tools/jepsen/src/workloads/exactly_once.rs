@@ -219,9 +219,9 @@ const SECOND_CALLER: ClientId = 500;
 async fn children(reader: &mut Caller, parent: &str) -> Result<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     loop {
-        let mut address = format!("/v1/znodes{parent}?children=true&count={PAGE}&linearizable=true");
+        let mut address = format!("/v1/znodes{parent}?children=true&limit={PAGE}&linearizable=true");
         if let Some(last) = names.last() {
-            address.push_str(&format!("&after={last}"));
+            address.push_str(&format!("&cursor={last}"));
         }
         let page = final_get(reader, &address).await?;
         for child in page["children"].as_array().context("no children in the answer")? {
@@ -232,7 +232,7 @@ async fn children(reader: &mut Caller, parent: &str) -> Result<Vec<String>> {
                     .to_owned(),
             );
         }
-        if page["next_after"].is_null() {
+        if page["next_cursor"].is_null() {
             return Ok(names);
         }
     }

@@ -331,7 +331,7 @@ async fn children(cluster: &TestCluster, id: NodeId) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let mut after = String::new();
     loop {
-        let path = format!("/v1/znodes/writes?children=true&linearizable=true&count=1000&after={after}");
+        let path = format!("/v1/znodes/writes?children=true&linearizable=true&limit=1000&cursor={after}");
         let page = http_client::request(&cluster.http(id), "GET", &path, "")
             .await
             .unwrap()
@@ -339,7 +339,7 @@ async fn children(cluster: &TestCluster, id: NodeId) -> BTreeSet<String> {
         let names = page["children"].as_array().expect("children");
         let name = |child: &Value| format!("/writes/{}", child["name"].as_str().expect("a name"));
         all.extend(names.iter().map(name));
-        match page["next_after"].as_str() {
+        match page["next_cursor"].as_str() {
             Some(next) => after = next.to_owned(),
             None => return all,
         }

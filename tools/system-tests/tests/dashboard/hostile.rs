@@ -37,7 +37,7 @@ async fn client_input_never_becomes_markup() {
         &cluster,
         node,
         "POST",
-        &format!("/v1/locks/{}/revoke", encoded(lock)),
+        &format!("/v1/locks/{}/release-request", encoded(lock)),
         revoke,
     )
     .await;

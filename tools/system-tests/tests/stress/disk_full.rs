@@ -65,7 +65,7 @@ async fn full_disk_allows_releases_and_loses_nothing() {
         let path = format!("/full/{}", written.len());
         let answer = create(&disks.cluster, 1 + written.len() as u64 % 3, &path, &data).await;
         if answer.status != 201 {
-            assert_refused(&answer, 503, "read_only");
+            assert_refused(&answer, 507, "read_only");
             break;
         }
         written.push(path);

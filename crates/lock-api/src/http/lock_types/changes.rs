@@ -1,5 +1,5 @@
-//! Requests and answers of changes of a hold or a lock: release, break, downgrade, upgrade, revoke,
-//! configure.
+//! Requests and answers of changes of a hold or a lock: release, break, downgrade, upgrade,
+//! release request, configure.
 
 use std::borrow::Cow;
 
@@ -110,26 +110,39 @@ pub struct UpgradeBody<'a> {
     pub retry: Option<u16>,
 }
 
-/// Body of `revoke`: a release request (`reason`), or a holder's answer to it (`session`, `holder`, `answer`).
+/// Body of a release request.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RevokeBody<'a> {
+pub struct ReleaseRequestBody<'a> {
     /// Reason.
     #[serde(borrow)]
-    #[schema(value_type = Option<words::Reason>)]
-    pub reason: Option<Cow<'a, str>>,
-    /// Holder that receives the release request, or that answers it.
+    #[schema(value_type = words::Reason)]
+    pub reason: Cow<'a, str>,
+    /// Holder that receives the release request. Absent: all holders.
     #[serde(borrow)]
     #[schema(value_type = Option<words::Holder>)]
     pub holder: Option<Cow<'a, str>>,
-    /// Session of the answering holder.
+    /// Id of the request, for repetitions.
+    #[schema(value_type = Option<words::RequestId>)]
+    pub request_id: Option<RequestId>,
+}
+
+/// Body of a holder's reply to a release request.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseReplyBody<'a> {
+    /// Session of the holder.
     #[serde(borrow)]
-    #[schema(value_type = Option<words::SessionId>)]
-    pub session: Option<Cow<'a, str>>,
-    /// Answer of the holder.
+    #[schema(value_type = words::SessionId)]
+    pub session: Cow<'a, str>,
+    /// Contender.
     #[serde(borrow)]
-    #[schema(value_type = Option<words::Reason>)]
-    pub answer: Option<Cow<'a, str>>,
+    #[schema(value_type = words::Holder)]
+    pub holder: Cow<'a, str>,
+    /// Text of the reply.
+    #[serde(borrow)]
+    #[schema(value_type = words::Reason)]
+    pub answer: Cow<'a, str>,
     /// Id of the request, for repetitions.
     #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
@@ -137,12 +150,12 @@ pub struct RevokeBody<'a> {
 
 /// Answer of a release request.
 #[derive(Serialize, ToSchema)]
-pub struct RevokeAnswer {
+pub struct RequestedAnswer {
     /// Number of holders that received the release request.
     pub asked: u32,
 }
 
-/// Body of `PUT /v1/locks/{name}`.
+/// Body of `PATCH /v1/locks/{name}`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigureBody<'a> {

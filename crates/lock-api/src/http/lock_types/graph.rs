@@ -7,7 +7,7 @@ use znode_store::{OwnerView, WaitView};
 use super::views::SessionNames;
 use crate::http::openapi::words;
 
-/// Answer of `GET /v1/locks/graph`.
+/// Answer of `GET /v1/lock-graph`.
 #[derive(Serialize, ToSchema)]
 pub struct GraphAnswer<'a> {
     /// Waiting contenders.

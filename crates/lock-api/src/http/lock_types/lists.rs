@@ -16,9 +16,9 @@ use crate::http::problem::mode_word;
 pub struct LocksAnswer<'a> {
     /// Locks, by name.
     pub locks: Vec<SummaryAnswer<'a>>,
-    /// Value of `after` for the next page; `null` on the last one.
+    /// Value of `cursor` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::LockName>, required)]
-    pub next_after: Option<&'a str>,
+    pub next_cursor: Option<&'a str>,
 }
 
 /// One lock in a list.

@@ -17,8 +17,8 @@ use crate::locks::WaitFor;
 
 pub use acquire::{AcquireBody, GrantAnswer, NamesWord, Wanted, check_limit};
 pub use changes::{
-    BreakBody, ConfigureBody, DowngradeBody, ReleaseAnswer, ReleaseBody, RevokeAnswer, RevokeBody,
-    UpgradeBody,
+    BreakBody, ConfigureBody, DowngradeBody, ReleaseAnswer, ReleaseBody, ReleaseReplyBody,
+    ReleaseRequestBody, RequestedAnswer, UpgradeBody,
 };
 pub use graph::{GraphAnswer, WaitAnswer};
 pub use lists::{LocksAnswer, SeenLock, SummaryAnswer};

@@ -39,11 +39,11 @@ pub struct LockAnswer<'a> {
     holders: Vec<ContenderAnswer<'a>>,
     /// Waiters, in order.
     queue: Vec<ContenderAnswer<'a>>,
-    /// Total number of holders, if `count` was given or not all are shown.
+    /// Total number of holders, if `limit` was given or not all are shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u32)]
     holding: Option<u32>,
-    /// Total number of waiters, if `count` was given or not all are shown.
+    /// Total number of waiters, if `limit` was given or not all are shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u32)]
     waiting: Option<u32>,
@@ -77,7 +77,7 @@ impl LockAnswer<'_> {
 pub struct ClosedAnswer {
     #[schema(value_type = words::Time)]
     since_at: Timestamp,
-    /// Time without grants, counted from `since_at`.
+    /// Whole time without grants, counted from `since_at`.
     delay_ms: u32,
     /// Minimum time that has passed of it, as the leader reports each second.
     passed_ms: u32,
@@ -85,25 +85,25 @@ pub struct ClosedAnswer {
 
 /// A release request.
 #[derive(Serialize, ToSchema)]
-pub struct RevocationAnswer<'a> {
+pub struct PendingReleaseRequest<'a> {
     #[schema(value_type = words::Address)]
     by: &'a str,
     #[schema(value_type = words::Reason)]
     reason: &'a str,
     #[schema(value_type = words::Time)]
     requested_at: Timestamp,
-    /// Answer of the holder.
+    /// Reply of the holder.
     #[schema(value_type = Option<words::Reason>, required)]
     answer: Option<&'a str>,
 }
 
-impl<'a> From<&'a Revocation> for RevocationAnswer<'a> {
-    fn from(revoke: &'a Revocation) -> Self {
+impl<'a> From<&'a Revocation> for PendingReleaseRequest<'a> {
+    fn from(request: &'a Revocation) -> Self {
         Self {
-            by: &revoke.by,
-            reason: &revoke.reason,
-            requested_at: Timestamp(revoke.requested_ms),
-            answer: revoke.answer.as_deref(),
+            by: &request.by,
+            reason: &request.reason,
+            requested_at: Timestamp(request.requested_ms),
+            answer: request.answer.as_deref(),
         }
     }
 }
@@ -140,8 +140,8 @@ pub struct ContenderAnswer<'a> {
     upgrading_since_at: Option<Timestamp>,
     /// Pending release request to this holder.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = RevocationAnswer<'a>)]
-    revoke_requested: Option<RevocationAnswer<'a>>,
+    #[schema(value_type = PendingReleaseRequest<'a>)]
+    release_requested: Option<PendingReleaseRequest<'a>>,
     /// Position in the queue, counted from 1. Only for waiters.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = usize)]
@@ -164,7 +164,7 @@ impl<'a> ContenderAnswer<'a> {
             address: &contender.address,
             lock_delay_ms: contender.lock_delay_ms,
             upgrading_since_at: contender.upgrading_since_ms.map(Timestamp),
-            revoke_requested: contender.revoke.as_ref().map(RevocationAnswer::from),
+            release_requested: contender.revoke.as_ref().map(PendingReleaseRequest::from),
             position,
         }
     }

@@ -146,6 +146,7 @@ fn word(method: &Method) -> &'static str {
         Method::GET => "GET",
         Method::POST => "POST",
         Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
         Method::DELETE => "DELETE",
         _ => "OTHER",
     }
@@ -275,7 +276,8 @@ mod tests {
             "POST /v1/locks/{name}/acquire",
             "GET /v1/locks/{name}/history",
             "GET /v1/locks/{name}",
-            "PUT /v1/locks/{name}",
+            "PATCH /v1/locks/{name}",
+            "POST /v1/locks/{name}/release-request/reply",
             "GET /v1/znodes/{path}",
             "GET /metrics",
         ] {

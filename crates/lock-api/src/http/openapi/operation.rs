@@ -8,6 +8,7 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{RefOr, Required, Schema};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::http::openapi::words;
 use crate::http::problem::{Code, Problem};
 
 /// Failures before an operation reads its body.
@@ -79,6 +80,11 @@ impl Operation {
     /// Creates an operation that replaces.
     pub fn put(path: &'static str, id: &'static str, summary: &'static str) -> Self {
         Self::new("put", path, id, summary)
+    }
+
+    /// Creates an operation that changes the fields that the body has.
+    pub fn patch(path: &'static str, id: &'static str, summary: &'static str) -> Self {
+        Self::new("patch", path, id, summary)
     }
 
     /// Creates an operation that deletes.
@@ -196,7 +202,13 @@ impl Operation {
         self.answer(StatusCode::NO_CONTENT, json!({"description": description}))
     }
 
-    fn answer(mut self, status: StatusCode, answer: Value) -> Self {
+    fn answer(mut self, status: StatusCode, mut answer: Value) -> Self {
+        if status == StatusCode::CREATED {
+            answer["headers"] = json!({"Location": {
+                "description": "Address of what was created.",
+                "schema": {"type": "string", "format": "uri-reference"},
+            }});
+        }
         self.answers.push((status.as_u16(), answer));
         self
     }
@@ -215,6 +227,20 @@ impl Operation {
             }
         }
         self
+    }
+
+    /// Adds the header that every request that may change something can have.
+    fn takes_idempotency_key(mut self) -> Self {
+        let schema = self.schema_of::<words::RequestId>();
+        let header = ParameterBuilder::new()
+            .name("Idempotency-Key")
+            .parameter_in(ParameterIn::Header)
+            .description(Some(
+                "The same as `request_id`. If a request has both and they are different, it is rejected.",
+            ))
+            .schema(Some(schema));
+        self.parameters.push(header.build());
+        self.fails(&[Code::BadRequest])
     }
 
     fn schema_of<T: ToSchema>(&mut self) -> RefOr<Schema> {
@@ -240,6 +266,9 @@ impl Operation {
         let has_door = self.has_door;
         if has_door {
             self = self.fails(&AT_THE_DOOR);
+        }
+        if self.method != "get" && self.path != "/v1/read" {
+            self = self.takes_idempotency_key();
         }
         let problems = self.problems();
         let answers = std::mem::take(&mut self.answers).into_iter();
@@ -308,9 +337,12 @@ fn answer_of(status: u16, codes: &[Code]) -> Value {
             "schema": {"type": "string", "const": "Bearer"},
         }});
     }
-    if status == StatusCode::SERVICE_UNAVAILABLE.as_u16() {
+    if [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE]
+        .iter()
+        .any(|code| code.as_u16() == status)
+    {
         answer["headers"] = json!({"Retry-After": {
-            "description": "Seconds after which another try makes sense. Not with `outcome_unknown`.",
+            "description": "Seconds after which another try makes sense.",
             "schema": {"type": "integer", "minimum": 1},
         }});
     }

@@ -6,12 +6,13 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 
 use super::schema_text::{anchor, code_spans, describe, escape, type_of};
+use crate::http::problem::Code;
 
 /// Style sheet of the page.
 pub const STYLE: &str = include_str!("style.css");
 
 /// Order of the methods of an address.
-const METHODS: [&str; 4] = ["get", "post", "put", "delete"];
+const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
 /// Renders the page.
 pub fn render(document: &Value) -> String {
@@ -43,6 +44,7 @@ pub fn render(document: &Value) -> String {
         }
         page.push_str("</section>\n");
     }
+    errors(&mut page);
     schemas(&mut page, &document["components"]["schemas"]);
     page.push_str("</main>\n</body>\n</html>\n");
     page
@@ -94,7 +96,9 @@ fn contents(page: &mut String, document: &Value, tags: &[Value]) {
         }
         page.push_str("</ul>\n");
     }
-    page.push_str("<h3><a href=\"#schemas\">schemas</a></h3>\n</nav>\n");
+    page.push_str(
+        "<h3><a href=\"#errors\">errors</a></h3>\n<h3><a href=\"#schemas\">schemas</a></h3>\n</nav>\n",
+    );
 }
 
 fn show(page: &mut String, document: &Value, path: &str, method: &str, operation: &Value) {
@@ -115,6 +119,7 @@ fn show(page: &mut String, document: &Value, path: &str, method: &str, operation
         for parameter in parameters {
             let place = match text(&parameter["in"]) {
                 "path" => "in the address",
+                "header" => "header",
                 _ if parameter["required"] == true => "required",
                 _ => "",
             };
@@ -216,6 +221,24 @@ fn command(path: &str, method: &str, operation: &Value) -> String {
         body => format!(" \\\n  -d '{body}'"),
     };
     format!("curl {method}'http://127.0.0.1:7401{address}'{body}")
+}
+
+/// Renders all codes of problems: the pages that their `type` refers to.
+fn errors(page: &mut String) {
+    page.push_str("<section id=\"errors\">\n<h2>errors</h2>\n");
+    for code in Code::ALL {
+        add(
+            page,
+            format_args!(
+                "<article id=\"{word}\">\n<h3><code>{word}</code></h3>\n<p><strong>{status} {title}.</strong> {meaning}</p>\n</article>\n",
+                word = code.word(),
+                status = code.status().as_u16(),
+                title = escape(code.title()),
+                meaning = code_spans(code.meaning()),
+            ),
+        );
+    }
+    page.push_str("</section>\n");
 }
 
 fn schemas(page: &mut String, schemas: &Value) {

@@ -22,7 +22,7 @@ fn document() -> Value {
         "description": "What went wrong (RFC 9457). Programs switch on `code`; the facts beside it depend on the code.",
         "required": ["type", "title", "status", "detail", "code"],
         "properties": {
-            "type": {"type": "string", "description": "`urn:lockgate:problem:` and the code. A name, not an address."},
+            "type": {"type": "string", "format": "uri-reference", "description": "Page about the code, at every node: `/docs#` and the code."},
             "title": {"type": "string", "description": "The code in a few words for people."},
             "status": {"type": "integer", "description": "The status of the answer.", "minimum": 400, "maximum": 599},
             "detail": {"type": "string", "description": "A sentence for people about this very case."},

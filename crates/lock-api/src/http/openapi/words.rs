@@ -76,7 +76,7 @@ words! {
         "Position of the log at which the lock was granted. Of two conflicting grants of a lock the later one has the larger token.";
     Zxid: number(0, MAX_EXACT), "Position of the log.";
     Position: number(0, u64::MAX).examples([17]), "Position of the log, fencing token, or any other number.";
-    CountToRead: number(0, u64::MAX),
+    LimitToRead: number(0, u64::MAX),
         "Maximum number of children on the page. A larger number fails this read alone (`bad_request`).";
     WaitMs: or_null(number(0, MAX_WAIT_MS)).default(Some(0.into())),
         "Maximum wait: absent or 0 tries once and leaves nothing behind, a number is a limit, `null` waits until the lock is granted.";
@@ -95,7 +95,7 @@ words! {
     Version: signed(i32::MIN.into(), i32::MAX.into()).default(Some(ANY_VERSION.into())),
         "Expected version; -1: any.";
     ChangeCount: signed(i32::MIN.into(), i32::MAX.into()), "Number of changes. It wraps around, as in ZooKeeper.";
-    PageCount: number(1, MAX_PAGE as u64).default(Some(DEFAULT_PAGE.into())),
+    PageLimit: number(1, MAX_PAGE as u64).default(Some(DEFAULT_PAGE.into())),
         "Maximum number of items on the page.";
     WatchTimeoutMs: number(0, MAX_TIMEOUT_MS).default(Some(DEFAULT_TIMEOUT_MS.into())),
         "Maximum wait for an event.";
@@ -109,19 +109,17 @@ words! {
     EndOfSession: word(&["expired", "closed"]), "Cause of the session's end.";
     EndOfStream: word(&["renew", "too_slow", "state_replaced", "access_lost", "node_stops"]),
         "Reason for the end of the stream: the client has to reconnect (`renew`), the client did not read (`too_slow`), the node installed a snapshot (`state_replaced`), the caller lost its permission (`access_lost`), or the node stops (`node_stops`).";
-    EventId: text(1, None).examples(["4711.1"]), "Id of an event: a position of the log, the same on every node.";
+    EventId: text(1, None).examples(["4711.1"]), "Id of an event: a position of the log, alone or with a place in it, the same on every node.";
     FileName: text(1, None).examples(["style.css"]), "Name of a file.";
     LastCount: number(0, MAX_LAST as u64).default(Some(0.into())), "Number of earlier events.";
     MostContenders: number(1, MAX_PAGE as u64), "Maximum number.";
     HappeningWord: word(&[
-            "queued", "granted", "downgraded", "lost", "left_queue", "revoke_requested", "revoke_answered", "closed", "opened",
+            "queued", "granted", "downgraded", "lost", "left_queue", "release_requested", "release_replied", "closed", "opened",
             "session_opened", "session_ended", "access_changed",
         ]),
         "Kind of the event. `queued`: a contender waits for a lock; `closed` and `opened`: begin and end of a time without grants; the others as in the events of a session.";
     ClusterHappeningWord: word(&["leader_changed", "members_changed", "alarm_began", "alarm_over"]),
         "Kind of the event: a new leader, changed members, an alarm that requires an operator, or the end of an alarm.";
-    WatchText: text(1, None).pattern(Some("^(data|children|exists)(@[0-9]+)?:/")).examples(["data:/orders/42"]),
-        "`KIND:PATH`, or `KIND@ZXID:PATH` for a caller that saw the znode as it was at that position.";
     ZnodeEvent: word(&["created", "deleted", "data_changed", "children_changed"]), "Kind of the event.";
     HealthStatus: word(&["alive", "ready"]), "Health of the process (`alive`) or of the node (`ready`).";
     TokenId: text(0, None).examples(["3f0c96ec5d1b4be2a0fd5a7c0d2b9a11"]),

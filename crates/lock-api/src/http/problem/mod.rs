@@ -2,9 +2,10 @@
 //! refusal and every failure to it.
 //!
 //! An error is an `application/problem+json` document (RFC 9457). Programs switch on its `code`, which never changes
-//! its meaning. People read its `detail`. Both can use the facts beside it (`lock`, `holders`…) without a parser. Three
-//! kinds never share a code: refusals (the cluster decided, nothing was changed), `unavailable` and `read_only`
-//! (nothing was done, retry) and `outcome_unknown` (it may have been done).
+//! its meaning. People read its `detail`. Both can use the facts beside it (`lock`, `holders`…) without a parser. These
+//! kinds share neither a code nor a status: refusals (the cluster decided, nothing was changed), `unavailable` (nothing
+//! was done, retry), `read_only` (nothing was done, and a retry does not help) and `outcome_unknown` (it may have been
+//! done). Retry libraries and proxies repeat 503 on their own, so 503 always means that nothing was done.
 
 use std::time::Duration;
 
@@ -20,25 +21,26 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use znode_store::{AccessRefusal, BadPath, BadRequestId, Limited, LockMode, Owner, Refusal, SessionId};
 
+use super::http_request_id::HttpRequestId;
 use super::lenient_parsing::json_terms;
 use crate::locks::{LockError, LockHistoryError};
 
-/// Prefix of the `type` of every problem; the code follows. It is a name and not an address, so there is nothing to
-/// fetch.
-const TYPE_PREFIX: &str = "urn:lockgate:problem:";
+/// Prefix of the `type` of every problem; the code follows. It is the address of a page that every node serves, relative
+/// to the node that answers, so it can be read without internet access.
+const TYPE_PREFIX: &str = "/docs#";
 
-/// Default of `Retry-After`.
+/// Default of `Retry-After`, which every 429 and 503 has.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Maximum number of characters of a caller's own text that an answer repeats.
 const MAX_ECHO_CHARS: usize = 80;
 
 macro_rules! table {
-    ($($(#[$doc:meta])* $name:ident = $status:ident $code:literal $title:literal;)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident = $status:ident $code:literal $title:literal;)*) => {
         /// Kinds of failures of a request.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Code {
-            $($(#[$doc])* $name,)*
+            $($(#[doc = $doc])* $name,)*
         }
 
         impl Code {
@@ -53,6 +55,11 @@ macro_rules! table {
             /// Returns the stable word that programs switch on.
             pub fn word(self) -> &'static str {
                 match self { $(Code::$name => $code,)* }
+            }
+
+            /// Returns what the code means, in a sentence.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Code::$name => concat!($($doc),*).trim_ascii(),)* }
             }
 
             /// Returns the title: the code in a few words for people.
@@ -89,7 +96,7 @@ table! {
     /// The node keeps no history of locks.
     NoHistory = NOT_FOUND "no_history" "Lock history not available";
     /// The znode, or the parent of one to be created, does not exist.
-    NoNode = NOT_FOUND "no_node" "Unknown znode";
+    NoZnode = NOT_FOUND "no_znode" "Unknown znode";
     /// The address has a route, but not for this method.
     MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "Method not allowed";
     /// The caller stopped sending in the middle of a request.
@@ -167,9 +174,9 @@ table! {
     /// Nothing was done; a later retry may succeed.
     Unavailable = SERVICE_UNAVAILABLE "unavailable" "Service unavailable";
     /// Nothing was done: disk space is low, and the request would have enlarged the state.
-    ReadOnly = SERVICE_UNAVAILABLE "read_only" "Cluster is read-only: disk space low";
+    ReadOnly = INSUFFICIENT_STORAGE "read_only" "Cluster is read-only: disk space low";
     /// The request may have been done, or may still be done.
-    OutcomeUnknown = SERVICE_UNAVAILABLE "outcome_unknown" "Outcome unknown";
+    OutcomeUnknown = GATEWAY_TIMEOUT "outcome_unknown" "Outcome unknown";
 }
 
 /// A failure, ready to be sent. Boxed, so that results stay small.
@@ -202,6 +209,12 @@ impl Problem {
     fn with(mut self, name: &str, value: impl Serialize) -> Self {
         // Facts are strings, numbers and lists of them, which serialize always.
         self.0.facts.insert(name.to_owned(), json!(value));
+        self
+    }
+
+    /// Replaces the sentence about this case.
+    pub fn because(mut self, detail: impl Into<String>) -> Self {
+        self.0.detail = detail.into();
         self
     }
 
@@ -294,6 +307,7 @@ impl Problem {
         let problem = Self::new(Code::Internal, detail);
         tracing::error!(
             detail = problem.0.detail,
+            http_request = HttpRequestId::current(),
             "http: request failed because of an internal error"
         );
         problem
@@ -314,7 +328,7 @@ impl Problem {
             AccessRefusal::OperatorOnly => problem(Code::Forbidden),
             AccessRefusal::NoToken(token) => problem(Code::NoToken).with("token", token.to_string()),
             // The leader draws the ids at random, so a retry gets another one.
-            AccessRefusal::TokenExists(_) => problem(Code::Unavailable).retry_after(DEFAULT_RETRY_AFTER),
+            AccessRefusal::TokenExists(_) => problem(Code::Unavailable),
             AccessRefusal::NoRole(role) => problem(Code::NoRole).with("role", role.as_str()),
             AccessRefusal::RoleInUse(role) => problem(Code::RoleInUse).with("role", role.as_str()),
             AccessRefusal::BuiltIn => problem(Code::RoleBuiltIn),
@@ -332,7 +346,7 @@ impl From<Refusal> for Problem {
         let detail = refusal.to_string();
         let problem = |code| Self::new(code, detail.as_str());
         match refusal {
-            Refusal::NoNode(path) => problem(Code::NoNode).with("path", path),
+            Refusal::NoNode(path) => problem(Code::NoZnode).with("path", path),
             Refusal::NodeExists(path) => problem(Code::NodeExists).with("path", path),
             Refusal::BadVersion {
                 path,
@@ -390,19 +404,13 @@ impl From<Refusal> for Problem {
                 problem(Code::SessionExpired).with("session", session.to_string())
             }
             // Both are internal to the servers. Nothing was done, so a retry is right.
-            Refusal::SessionIdTaken(_) | Refusal::StaleLeader => {
-                problem(Code::Unavailable).retry_after(DEFAULT_RETRY_AFTER)
-            }
+            Refusal::SessionIdTaken(_) | Refusal::StaleLeader => problem(Code::Unavailable),
             // Only connections that send commands in turns can get these; HTTP connections do not.
             Refusal::WrongPassword(_) | Refusal::SessionMoved(_) | Refusal::OutOfTurn { .. } => {
                 Self::internal(detail)
             }
             // The transaction failed because one of its operations did, and has the same code.
-            Refusal::Multi { index, refusal } => {
-                let mut inner = Self::from(*refusal).with("index", index);
-                inner.0.detail = detail;
-                inner
-            }
+            Refusal::Multi { index, refusal } => Self::from(*refusal).with("index", index).because(detail),
             Refusal::RequestIdReused => problem(Code::RequestIdReused),
             Refusal::NoLock(lock) => problem(Code::NoLock).with("lock", lock),
             Refusal::LockBusy { lock, holders } => problem(Code::LockBusy)
@@ -483,20 +491,17 @@ fn party(party: &Owner) -> Value {
 
 impl From<Unavailable> for Problem {
     fn from(unavailable: Unavailable) -> Self {
-        let code = match unavailable.read_only {
-            true => Code::ReadOnly,
-            false => Code::Unavailable,
-        };
-        Self::new(code, unavailable.reason).retry_after(unavailable.retry_after)
+        match unavailable.read_only {
+            true => Self::new(Code::ReadOnly, unavailable.reason),
+            false => Self::new(Code::Unavailable, unavailable.reason).retry_after(unavailable.retry_after),
+        }
     }
 }
 
 impl From<TooManyWatches> for Problem {
     fn from(refusal: TooManyWatches) -> Self {
         let (TooManyWatches::OfWatcher { limit } | TooManyWatches::OfNode { limit }) = refusal;
-        Self::new(Code::TooManyRequests, refusal.to_string())
-            .with("limit", limit)
-            .retry_after(DEFAULT_RETRY_AFTER)
+        Self::new(Code::TooManyRequests, refusal.to_string()).with("limit", limit)
     }
 }
 
@@ -507,27 +512,23 @@ impl Problem {
             "session {session} has more than {limit} ephemeral znodes, so a stream of its events cannot begin with all of its locks: open the \
              stream while it has fewer, or keep it alive by heartbeats"
         );
-        Self::new(Code::TooManyRequests, detail)
-            .with("limit", limit)
-            .retry_after(DEFAULT_RETRY_AFTER)
+        Self::new(Code::TooManyRequests, detail).with("limit", limit)
     }
 }
 
 impl From<TooManyStreams> for Problem {
     fn from(refusal: TooManyStreams) -> Self {
         let (TooManyStreams::OfSession { limit } | TooManyStreams::OfNode { limit }) = refusal;
-        Self::new(Code::TooManyRequests, refusal.to_string())
-            .with("limit", limit)
-            .retry_after(DEFAULT_RETRY_AFTER)
+        Self::new(Code::TooManyRequests, refusal.to_string()).with("limit", limit)
     }
 }
 
 impl From<BackupRefused> for Problem {
     fn from(refusal: BackupRefused) -> Self {
         match refusal {
-            BackupRefused::TooMany { limit } => Self::new(Code::TooManyRequests, refusal.to_string())
-                .with("limit", limit)
-                .retry_after(DEFAULT_RETRY_AFTER),
+            BackupRefused::TooMany { limit } => {
+                Self::new(Code::TooManyRequests, refusal.to_string()).with("limit", limit)
+            }
             BackupRefused::Unavailable(unavailable) => unavailable.into(),
         }
     }
@@ -580,7 +581,7 @@ impl From<MembershipRefusal> for Problem {
                 .with("voters", 0)
                 .with("reachable", 0),
             MembershipRefusal::NotAVoter(id) => problem(Code::NotAVoter).with("node_id", id),
-            MembershipRefusal::NoSuccessor(_) => problem(Code::Unavailable).retry_after(DEFAULT_RETRY_AFTER),
+            MembershipRefusal::NoSuccessor(_) => problem(Code::Unavailable),
         }
     }
 }
@@ -708,7 +709,11 @@ impl IntoResponse for Problem {
         response.extensions_mut().insert(code);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if let Some(after) = retry_after {
+        let tells_when = matches!(
+            code.status(),
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        );
+        if let Some(after) = retry_after.or(tells_when.then_some(DEFAULT_RETRY_AFTER)) {
             // The header has whole seconds only, and 0 would make all clients retry at once.
             let seconds = after.as_millis().div_ceil(1000).clamp(1, u128::from(u32::MAX));
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds as u32));

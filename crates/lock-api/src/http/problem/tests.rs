@@ -30,7 +30,7 @@ fn refusals() -> Vec<(Refusal, u16, &'static str, Value)> {
     let in_path = json!({"path": "/a"});
     let in_lock = json!({"lock": "orders/42"});
     vec![
-        (Refusal::NoNode(path()), 404, "no_node", in_path.clone()),
+        (Refusal::NoNode(path()), 404, "no_znode", in_path.clone()),
         (Refusal::NodeExists(path()), 409, "node_exists", in_path.clone()),
         (
             Refusal::BadVersion {
@@ -245,13 +245,9 @@ async fn every_refusal_has_its_status_its_code_and_its_facts() {
         assert_eq!(sent.as_u16(), status, "{detail}");
         assert_eq!(document["status"], status, "{detail}");
         assert_eq!(document["code"], code, "{detail}");
-        assert_eq!(
-            document["type"],
-            format!("urn:lockgate:problem:{code}"),
-            "{detail}"
-        );
+        assert_eq!(document["type"], format!("/docs#{code}"), "{detail}");
         assert_eq!(document["detail"], *detail);
-        assert_eq!(retry.is_some(), code == "unavailable", "{detail}");
+        assert_eq!(retry.is_some(), [429, 503].contains(&status), "{detail}");
         let mut rest = document.as_object().unwrap().clone();
         for member in ["type", "title", "status", "detail", "code"] {
             assert!(rest.remove(member).is_some(), "{detail}: {member} is missing");
@@ -267,11 +263,11 @@ fn a_problem_within_an_answer_is_the_document_that_it_would_be_alone() {
     assert_eq!(
         document,
         json!({
-            "type": "urn:lockgate:problem:no_node",
+            "type": "/docs#no_znode",
             "title": "Unknown znode",
             "status": 404,
             "detail": "the znode /a does not exist",
-            "code": "no_node",
+            "code": "no_znode",
             "path": "/a",
         })
     );
@@ -284,7 +280,7 @@ fn code_words_are_unique() {
 }
 
 #[tokio::test]
-async fn failures_without_effect_have_retry_after_and_unknown_outcomes_do_not() {
+async fn unavailable_read_only_and_unknown_outcomes_have_statuses_of_their_own() {
     let late = Unavailable {
         read_only: false,
         reason: "no leader".into(),
@@ -299,7 +295,7 @@ async fn failures_without_effect_have_retry_after_and_unknown_outcomes_do_not() 
 
     let full = ProposeError::from(Unavailable::read_only("the disks are nearly full"));
     let (status, retry, sent) = document(full.into()).await;
-    assert_eq!((status.as_u16(), retry.as_deref()), (503, Some("5")));
+    assert_eq!((status.as_u16(), retry), (507, None));
     assert_eq!(
         (&sent["code"], &sent["detail"]),
         (&json!("read_only"), &json!("the disks are nearly full"))
@@ -307,7 +303,7 @@ async fn failures_without_effect_have_retry_after_and_unknown_outcomes_do_not() 
 
     let unknown = ProposeError::OutcomeUnknown("the leader was lost".into());
     let (status, retry, sent) = document(unknown.into()).await;
-    assert_eq!((status.as_u16(), retry), (503, None));
+    assert_eq!((status.as_u16(), retry), (504, None));
     assert_eq!(sent["code"], "outcome_unknown");
 }
 

@@ -72,15 +72,21 @@ pub async fn successes() -> BTreeSet<Answer> {
             ("POST", "/v1/locks/a/upgrade", with(json!({})), 200, ""),
             ("POST", "/v1/locks/a/downgrade", with(json!({})), 200, ""),
             ("GET", "/v1/locks", Value::Null, 200, ""),
-            ("GET", "/v1/locks/graph", Value::Null, 200, ""),
+            ("GET", "/v1/lock-graph", Value::Null, 200, ""),
             ("GET", "/v1/locks/a", Value::Null, 200, ""),
             ("GET", "/v1/locks/a/check?fencing_token=1", Value::Null, 200, ""),
             ("GET", "/v1/locks/a/history", Value::Null, 200, ""),
-            ("PUT", "/v1/locks/a", json!({"draining": false}), 204, ""),
-            ("POST", "/v1/locks/a/revoke", json!({"reason": "r"}), 200, ""),
+            ("PATCH", "/v1/locks/a", json!({"draining": false}), 204, ""),
             (
                 "POST",
-                "/v1/locks/a/revoke",
+                "/v1/locks/a/release-request",
+                json!({"reason": "r"}),
+                200,
+                "",
+            ),
+            (
+                "POST",
+                "/v1/locks/a/release-request/reply",
                 with(json!({"answer": "no"})),
                 204,
                 "",
@@ -90,6 +96,13 @@ pub async fn successes() -> BTreeSet<Answer> {
             ("POST", "/v1/znodes/z", json!({"data": "x"}), 201, ""),
             ("PUT", "/v1/znodes/z", json!({"data": "y"}), 200, ""),
             (
+                "PUT",
+                "/v1/znodes/new/z?create=true",
+                json!({"data": "y"}),
+                201,
+                "",
+            ),
+            (
                 "GET",
                 "/v1/znodes/z?children=true&acl=true&descendants=true",
                 Value::Null,
@@ -98,7 +111,7 @@ pub async fn successes() -> BTreeSet<Answer> {
             ),
             ("GET", "/v1/acl/z", Value::Null, 200, ""),
             ("PUT", "/v1/acl/z", acl, 200, ""),
-            ("GET", "/v1/watch/z?kind=data&seen_zxid=0", Value::Null, 200, ""),
+            ("GET", "/v1/watch/z?kind=data&zxid=0", Value::Null, 200, ""),
             ("GET", "/v1/watch/z?kind=data&timeout_ms=0", Value::Null, 204, ""),
             (
                 "POST",
@@ -121,6 +134,7 @@ pub async fn successes() -> BTreeSet<Answer> {
             ("POST", "/v1/cluster/members/1/promote", json!({}), 200, ""),
             ("PUT", "/v1/cluster/members/1", address, 200, ""),
             ("GET", "/healthz", Value::Null, 200, ""),
+            ("GET", "/v1/version", Value::Null, 200, ""),
             ("GET", "/readyz", Value::Null, 200, ""),
             ("GET", "/metrics", Value::Null, 200, ""),
             ("GET", "/v1/openapi.json", Value::Null, 200, ""),
@@ -148,7 +162,7 @@ pub async fn locks() -> BTreeSet<Answer> {
     let reader = holder(&acquire(&server, "u", &two, json!({"mode": "shared"})).await);
     let permit = holder(&acquire(&server, "s", &one, json!({"mode": "semaphore", "limit": 2})).await);
     server
-        .put("/v1/locks/dr", json!({"draining": true}))
+        .patch("/v1/locks/dr", json!({"draining": true}))
         .await
         .expect(204);
     quota(&server, "locks/q", 1).await;
@@ -196,6 +210,7 @@ pub async fn locks() -> BTreeSet<Answer> {
     };
     let to_upgradeable = json!({"session": two, "holder": reader, "mode": "upgradeable"});
     let none = json!({"holder": HOLDER, "reason": "r"});
+    let replied = json!({"session": one, "holder": HOLDER, "answer": "no"});
     let nobodys = json!({"session": two, "holders": [{"lock": "a", "holder": held}]});
     talk(
         &server,
@@ -262,19 +277,39 @@ pub async fn locks() -> BTreeSet<Answer> {
             ("POST", "/v1/multilock/release", nobodys, 409, "not_holder"),
             ("POST", "/v1/locks/a/break", none.clone(), 409, "not_holder"),
             ("POST", "/v1/locks/none/break", none.clone(), 404, "no_lock"),
-            ("POST", "/v1/locks/a/revoke", none.clone(), 409, "not_holder"),
-            ("POST", "/v1/locks/none/revoke", none, 404, "no_lock"),
-            ("GET", "/v1/locks/none", Value::Null, 404, "no_lock"),
-            ("PUT", "/v1/locks/a", json!({"limit": 3}), 409, "mode_conflict"),
             (
-                "PUT",
+                "POST",
+                "/v1/locks/a/release-request",
+                none.clone(),
+                409,
+                "not_holder",
+            ),
+            ("POST", "/v1/locks/none/release-request", none, 404, "no_lock"),
+            (
+                "POST",
+                "/v1/locks/a/release-request/reply",
+                replied.clone(),
+                409,
+                "not_holder",
+            ),
+            (
+                "POST",
+                "/v1/locks/none/release-request/reply",
+                replied,
+                404,
+                "no_lock",
+            ),
+            ("GET", "/v1/locks/none", Value::Null, 404, "no_lock"),
+            ("PATCH", "/v1/locks/a", json!({"limit": 3}), 409, "mode_conflict"),
+            (
+                "PATCH",
                 &format!("/v1/locks/{below}%2Fx"),
                 json!({"draining": true}),
                 409,
                 "no_children_for_ephemerals",
             ),
             (
-                "PUT",
+                "PATCH",
                 "/v1/locks/q%2Fx",
                 json!({"draining": true}),
                 409,
@@ -338,8 +373,8 @@ pub async fn mirror() -> BTreeSet<Answer> {
             ("POST", answers, put("/m"), 200, ""),
             ("POST", answers, put("/m/below"), 200, ""),
             ("GET", answers, Value::Null, 200, ""),
-            ("GET", "/v1/mirror?below=/none", Value::Null, 404, "no_node"),
-            ("POST", answers, put("/none/below"), 404, "no_node"),
+            ("GET", "/v1/mirror?below=/none", Value::Null, 404, "no_znode"),
+            ("POST", answers, put("/none/below"), 404, "no_znode"),
             ("POST", answers, remove, 409, "not_empty"),
             ("POST", answers, self::put("/m", json!([])), 400, "bad_acl"),
             ("POST", answers, put("/e"), 409, "not_mirrored"),
@@ -382,12 +417,12 @@ pub async fn znodes() -> BTreeSet<Answer> {
         .expect(201);
 
     let data = json!({"data": "1234"});
-    let follow = format!("/v1/sessions/{session}/events?watch=data:/none");
+    let follow = format!("/v1/sessions/{session}/events?data=/none");
     let acl = |perms: &str| json!({"acl": [{"perms": perms, "scheme": "world", "id": "anyone"}]});
     talk(
         &server,
         &[
-            ("POST", "/v1/znodes/none/x", json!({}), 404, "no_node"),
+            ("POST", "/v1/znodes/none/x", json!({}), 404, "no_znode"),
             ("POST", "/v1/znodes/a", json!({}), 409, "node_exists"),
             (
                 "POST",
@@ -398,11 +433,18 @@ pub async fn znodes() -> BTreeSet<Answer> {
             ),
             ("POST", "/v1/znodes/q/x", json!({}), 409, "quota_exceeded"),
             ("POST", "/v1/znodes/x", acl("x"), 400, "bad_acl"),
-            ("GET", "/v1/znodes/none", Value::Null, 404, "no_node"),
-            ("PUT", "/v1/znodes/none", data.clone(), 404, "no_node"),
+            ("GET", "/v1/znodes/none", Value::Null, 404, "no_znode"),
+            ("PUT", "/v1/znodes/none", data.clone(), 404, "no_znode"),
+            (
+                "PUT",
+                "/v1/znodes/e/x?create=true",
+                data.clone(),
+                409,
+                "no_children_for_ephemerals",
+            ),
             ("PUT", "/v1/znodes/a?version=7", data.clone(), 409, "bad_version"),
             ("PUT", "/v1/znodes/r", data.clone(), 409, "quota_exceeded"),
-            ("DELETE", "/v1/znodes/none", Value::Null, 404, "no_node"),
+            ("DELETE", "/v1/znodes/none", Value::Null, 404, "no_znode"),
             (
                 "DELETE",
                 "/v1/znodes/a?version=7",
@@ -411,18 +453,18 @@ pub async fn znodes() -> BTreeSet<Answer> {
                 "bad_version",
             ),
             ("DELETE", "/v1/znodes/a", Value::Null, 409, "not_empty"),
-            ("GET", "/v1/acl/none", Value::Null, 404, "no_node"),
-            ("PUT", "/v1/acl/none", acl("r"), 404, "no_node"),
+            ("GET", "/v1/acl/none", Value::Null, 404, "no_znode"),
+            ("PUT", "/v1/acl/none", acl("r"), 404, "no_znode"),
             ("PUT", "/v1/acl/a?version=7", acl("r"), 409, "bad_version"),
             ("PUT", "/v1/acl/a", acl("x"), 400, "bad_acl"),
-            ("GET", "/v1/watch/none?kind=data", Value::Null, 404, "no_node"),
-            ("GET", &follow, Value::Null, 404, "no_node"),
+            ("GET", "/v1/watch/none?kind=data", Value::Null, 404, "no_znode"),
+            ("GET", &follow, Value::Null, 404, "no_znode"),
         ],
     )
     .await;
     let bad_acl = json!([{"perms": "r", "scheme": "none", "id": ""}]);
     for (op, status, code) in [
-        (json!({"create": {"path": "/none/x"}}), 404, "no_node"),
+        (json!({"create": {"path": "/none/x"}}), 404, "no_znode"),
         (json!({"create": {"path": "/a"}}), 409, "node_exists"),
         (
             json!({"create": {"path": "/e/x"}}),
@@ -563,7 +605,7 @@ pub async fn access() -> BTreeSet<Answer> {
     let none = || Value::Null;
     let first = format!("/v1/tokens/{}", first["id"].as_str().unwrap());
     let ops = |role: &str| json!({"subject": "CN=ops", "role": role});
-    ask("GET", "/v1/tokens?after=x", none(), 404, "no_token").await;
+    ask("GET", "/v1/tokens?cursor=x", none(), 404, "no_token").await;
     ask(
         "PUT",
         "/v1/roles/admin",

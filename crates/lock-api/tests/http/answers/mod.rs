@@ -263,12 +263,8 @@ async fn end(server: Server) -> BTreeSet<Answer> {
 /// Adds the session of the example to a request, even where it is optional.
 fn named(operation: Operation) -> Operation {
     match operation.id {
-        "listSessions" => operation.with("after", &json!(SESSION[1..])),
+        "listSessions" => operation.with("cursor", &json!(SESSION[1..])),
         "createZnode" | "setZnode" | "setAcl" | "deleteZnode" => operation.with("session", &json!(SESSION)),
-        "revokeLock" => Operation {
-            body: Some(json!({"session": SESSION, "holder": HOLDER, "answer": "soon"})),
-            ..operation
-        },
         _ => operation,
     }
 }
@@ -308,7 +304,7 @@ async fn nonsense() -> BTreeSet<Answer> {
             body: Some(json!({"ops": [{"check": {"path": "a"}}]})),
             ..operation
         },
-        "followSession" => operation.with_query("watch", "data:/a//b"),
+        "followSession" => operation.with_query("data", "/a//b"),
         "compareTree" => operation.with_query("below", "/a//b"),
         _ => misnamed(operation),
     })
@@ -460,7 +456,7 @@ async fn forbidden() -> BTreeSet<Answer> {
                 body: Some(json!({"ops": [{"set": {"path": "/orders/42", "data": ""}}]})),
                 ..operation
             },
-            "followSession" => operation.of(&session).with_query("watch", "data:/orders/42"),
+            "followSession" => operation.of(&session).with_query("data", "/orders/42"),
             // The limit fits the mode in which the lock is held.
             "configureLock" => Operation {
                 body: Some(json!({"draining": true})),
@@ -486,7 +482,7 @@ async fn unavailable() -> BTreeSet<Answer> {
                 operation
             }
             // A position that no node has reached yet.
-            ("GET", "followSession") => operation.with_query("after", "9999.1"),
+            ("GET", "followSession") => operation.with_query("zxid", "9999.1"),
             ("GET", "metrics" | "lookAtCluster") => operation,
             ("GET", _) | (_, "readZnodes") => operation.with_query("linearizable", "true"),
             _ => operation,
@@ -584,7 +580,7 @@ async fn bounded() -> BTreeSet<Answer> {
     }
     for lock in ["x", "y"] {
         let path = format!("/v1/locks/{lock}");
-        server.put(&path, json!({"draining": true})).await.expect(204);
+        server.patch(&path, json!({"draining": true})).await.expect(204);
     }
     let acquire = json!({"session": session});
     server
@@ -601,8 +597,9 @@ async fn bounded() -> BTreeSet<Answer> {
         ("POST", "/v1/sessions", json!({})),
         ("POST", "/v1/locks/b/acquire", acquire),
         ("POST", "/v1/multilock/acquire", locks),
-        ("PUT", "/v1/locks/d", json!({"draining": true})),
+        ("PATCH", "/v1/locks/d", json!({"draining": true})),
         ("POST", "/v1/znodes/p/4", json!({})),
+        ("PUT", "/v1/znodes/p/4?create=true", json!({"data": "x"})),
         ("POST", "/v1/txn", txn),
         (
             "POST",

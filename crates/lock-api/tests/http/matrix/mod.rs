@@ -373,7 +373,7 @@ async fn refusal_does_not_reveal_existence() {
     // Lists contain what the caller may see, which is nothing here.
     for (path, list) in [
         ("/v1/locks", "locks"),
-        ("/v1/locks/graph", "waits"),
+        ("/v1/lock-graph", "waits"),
         ("/v1/sessions", "sessions"),
     ] {
         let seen = house.must(weak, "GET", path, Value::Null, 200).await;

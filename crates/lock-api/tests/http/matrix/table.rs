@@ -191,6 +191,7 @@ fn plain(call: &'static str, body: Value, who: Who, status: u16) -> Row {
 fn everybody() -> Vec<Row> {
     let all = [
         "GET /healthz",
+        "GET /v1/version",
         "GET /readyz",
         "GET /v1/openapi.json",
         "GET /docs",
@@ -310,7 +311,7 @@ fn sessions() -> Vec<Row> {
         ));
         rows.push(row(events, "GET /v1/sessions/{session}/events", NONE, who, 200));
     }
-    let watching = "GET /v1/sessions/{session}/events?watch=exists:/{at}";
+    let watching = "GET /v1/sessions/{session}/events?exists=/{at}";
     rows.push(row(events, watching, NONE, READ, 200));
     rows
 }
@@ -319,26 +320,26 @@ fn locks() -> Vec<Row> {
     let held = json!({"session": "{session}", "holder": "none"});
     let down = json!({"session": "{session}", "holder": "none", "mode": "shared"});
     let ask = json!({"reason": "r"});
-    let answer = json!({"session": "{session}", "holder": "none", "answer": "no"});
+    let reply = json!({"session": "{session}", "holder": "none", "answer": "no"});
     let take_away = json!({"holder": "none", "reason": "r"});
     let at = |call, body, who, status| row(LOCKS, call, body, who, status);
     vec![
         plain("GET /v1/locks", NONE, Who::LetIn, 200),
-        plain("GET /v1/locks/graph", NONE, Who::LetIn, 200),
+        plain("GET /v1/lock-graph", NONE, Who::LetIn, 200),
         // Locks at which no caller has a grant.
         row(
-            "/v1/locks/graph",
-            "PUT /v1/locks/graph",
+            LOCKS,
+            "PATCH /v1/locks/graph",
             json!({"draining": false}),
             Who::Administrators,
             204,
         ),
-        row("/v1/locks/graph", "POST /v1/locks/graph", NONE, Who::LetIn, 405),
+        row(LOCKS, "POST /v1/locks/graph", NONE, Who::LetIn, 405),
         // No lock has an empty name.
         row("/v1/locks/", "GET /v1/locks/", NONE, Who::LetIn, 400),
         row(
             "/v1/locks/",
-            "PUT /v1/locks/",
+            "PATCH /v1/locks/",
             json!({"draining": false}),
             Who::LetIn,
             400,
@@ -356,11 +357,11 @@ fn locks() -> Vec<Row> {
         at("POST /v1/locks/{lock}/release", held.clone(), LOCK, 409),
         at("POST /v1/locks/{lock}/downgrade", down, LOCK, 409),
         at("POST /v1/locks/{lock}/upgrade", held, LOCK, 409),
-        at("POST /v1/locks/{lock}/revoke", ask, BREAK, 200),
-        at("POST /v1/locks/{lock}/revoke", answer, LOCK, 409),
+        at("POST /v1/locks/{lock}/release-request", ask, BREAK, 200),
+        at("POST /v1/locks/{lock}/release-request/reply", reply, LOCK, 409),
         at("POST /v1/locks/{lock}/break", take_away, BREAK, 409),
         at(
-            "PUT /v1/locks/{lock}",
+            "PATCH /v1/locks/{lock}",
             json!({"draining": false}),
             ADMINISTER,
             204,

@@ -61,7 +61,7 @@ async fn revoked_token_is_rejected_and_its_locks_end_with_its_session() {
         .unwrap();
     assert!(granted.fencing_token() > guard.fencing_token());
     let history = cluster.http(cluster.leader_now().await);
-    let path = "/v1/locks/orders/1/history?count=10";
+    let path = "/v1/locks/orders/1/history?limit=10";
     eventually("its end is in the history", async || {
         let answer = request_as(&history, cluster.credentials(), "GET", path, "")
             .await

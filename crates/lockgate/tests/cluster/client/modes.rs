@@ -233,7 +233,7 @@ async fn holder_receives_and_answers_a_release_request() {
     })
     .await;
     let view = client.lock("seat").await.unwrap().unwrap();
-    assert_eq!(view.holders[0].more["revoke_requested"]["answer"], "in a minute");
+    assert_eq!(view.holders[0].more["release_requested"]["answer"], "in a minute");
     assert!(guard.check().is_ok(), "a release request does not end the hold");
     guard.release().await.unwrap();
     assert!(

@@ -194,7 +194,7 @@ async fn curator_527_change_between_read_and_watch_is_notified() {
         .await;
     assert_eq!(changed.status, 200);
     for node in cluster.ids() {
-        let path = format!("/v1/watch/seen?kind=data&linearizable=true&timeout_ms=60000&seen_zxid={seen}");
+        let path = format!("/v1/watch/seen?kind=data&linearizable=true&timeout_ms=60000&zxid={seen}");
         let notified = cluster.send(node, "GET", &path, &Value::Null).await;
         assert_eq!(notified.status, 200, "node {node}: {}", notified.json());
         assert_eq!(notified.json()["path"], "/seen");

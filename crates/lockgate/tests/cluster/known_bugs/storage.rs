@@ -13,7 +13,7 @@ const SETTINGS: &str = "[snapshots]\nevery_entries = 20\nkeep_entries = 5\n";
 const SESSIONS: u64 = 24;
 
 async fn ephemerals(cluster: &TestCluster, node: u64) -> BTreeSet<String> {
-    let path = "/v1/znodes/members?children=true&count=1000&linearizable=true";
+    let path = "/v1/znodes/members?children=true&limit=1000&linearizable=true";
     let seen = cluster.send(node, "GET", path, &Value::Null).await.json();
     let children = seen["children"].as_array().expect("the parent is there").iter();
     children

@@ -86,11 +86,11 @@ async fn query(caller: &mut Caller, path: &str) -> Result<Option<Value>> {
 }
 
 async fn read_lock(caller: &mut Caller, lock: &str, account: &mut History) -> Result<()> {
-    let mut before = None;
+    let mut before: Option<String> = None;
     loop {
-        let mut path = format!("/v1/locks/{lock}/history?linearizable=true&count={PAGE}");
-        if let Some(before) = before {
-            path.push_str(&format!("&before={before}"));
+        let mut path = format!("/v1/locks/{lock}/history?linearizable=true&limit={PAGE}");
+        if let Some(before) = &before {
+            path.push_str(&format!("&cursor={before}"));
         }
         let page = query(caller, &path).await?.context("a node without a history")?;
         for entry in page["history"].as_array().context("no history in the answer")? {
@@ -104,8 +104,8 @@ async fn read_lock(caller: &mut Caller, lock: &str, account: &mut History) -> Re
         if !page["since_at"].is_null() {
             add_gap(account, 0, time(&page["since_at"])?);
         }
-        match page["next_before"].as_u64() {
-            Some(next) => before = Some(next),
+        match page["next_cursor"].as_str() {
+            Some(next) => before = Some(next.to_owned()),
             None => return Ok(()),
         }
     }

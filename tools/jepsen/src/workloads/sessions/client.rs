@@ -191,7 +191,7 @@ impl Client {
         let returned = self.world.now();
         let (fact, answer) = match reply {
             Reply::Done(_) => (Some(Fact::SeenThere(path)), CallResult::Ok(())),
-            Reply::Refused(code, _) if code == "no_node" => (Some(Fact::SeenGone(path)), CallResult::Ok(())),
+            Reply::Refused(code, _) if code == "no_znode" => (Some(Fact::SeenGone(path)), CallResult::Ok(())),
             reply => (None, reply.done().map(drop)),
         };
         self.run.tally.count(returned, &answer);

@@ -109,7 +109,7 @@ impl Sessions {
         let mut orphans = Vec::new();
         for endpoint in world.endpoints.iter() {
             let mut caller = Caller::to_one(endpoint.http);
-            let query = format!("/v1/znodes{PARENT}?children=true&count={PAGE}&linearizable=true");
+            let query = format!("/v1/znodes{PARENT}?children=true&limit={PAGE}&linearizable=true");
             let page = final_get(&mut caller, &query).await?;
             for child in page["children"].as_array().context("no children in the answer")? {
                 orphans.push(format!("node {} has {child}", endpoint.node));

@@ -134,7 +134,7 @@ impl Observer {
         };
         let wait = Duration::from_millis(self.rng.u64(range));
         let address = format!(
-            "/v1/watch{}?kind=data&seen_zxid={seen}&linearizable={linearizable}&timeout_ms={}",
+            "/v1/watch{}?kind=data&zxid={seen}&linearizable={linearizable}&timeout_ms={}",
             self.path,
             wait.as_millis()
         );

@@ -38,7 +38,7 @@ async fn round(client: &mut ApiClient, first: &str, second: &str, limit: u64) ->
     upgrade_and_downgrade(client, first).await?;
     all_or_none(client, first, second).await?;
     let pool = "/v1/locks/fp%2Fpool";
-    put(client, pool, json!({ "limit": limit }))
+    patch(client, pool, json!({ "limit": limit }))
         .await
         .map_err(|error| format!("no limit of {limit} can be set: {error}"))
 }
@@ -69,8 +69,8 @@ async fn upgrade_and_downgrade(client: &mut ApiClient, session: &str) -> Result<
         alone["mode"] == "exclusive" && token(&alone) > token(&held),
         || format!("{held} was upgraded to {alone}"),
     )?;
-    call(client, "revoke", json!({ "reason": "a test" })).await?;
-    call(client, "revoke", own(json!({ "answer": "soon" }))).await?;
+    call(client, "release-request", json!({ "reason": "a test" })).await?;
+    call(client, "release-request/reply", own(json!({ "answer": "soon" }))).await?;
     let back = call(client, "downgrade", own(json!({ "mode": "upgradeable" }))).await?;
     require(
         back["mode"] == "upgradeable" && token(&back) == token(&alone),
@@ -127,6 +127,6 @@ async fn post(client: &mut ApiClient, path: &str, body: Value) -> Result<Value, 
     send(client, "POST", path, body).await
 }
 
-async fn put(client: &mut ApiClient, path: &str, body: Value) -> Result<(), CallError> {
-    send(client, "PUT", path, body).await.map(drop)
+async fn patch(client: &mut ApiClient, path: &str, body: Value) -> Result<(), CallError> {
+    send(client, "PATCH", path, body).await.map(drop)
 }

@@ -51,9 +51,9 @@ function open(root) {
 
   async function load() {
     try {
-      const page = await get(`/v1/tokens${query({ after, count: PAGE })}`);
+      const page = await get(`/v1/tokens${query({ cursor: after, limit: PAGE })}`);
       if (!isOpen) return;
-      after = page.next_after;
+      after = page.next_cursor;
       more.hidden = after === null;
       rows.append(...page.tokens.map(row));
     } catch (error) {

@@ -78,10 +78,10 @@ async function call(method, path, body) {
 
 export const get = (path) => call("GET", path);
 export const post = (path, body) => call("POST", path, body);
-export const put = (path, body) => call("PUT", path, body);
+export const patch = (path, body) => call("PATCH", path, body);
 export const remove = (path) => call("DELETE", path);
 
-/** `query({prefix: "a", after: null})` is `?prefix=a`. */
+/** `query({prefix: "a", cursor: null})` is `?prefix=a`. */
 export function query(parameters) {
   const said = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined && value !== "");
   return said.length ? `?${new URLSearchParams(said)}` : "";

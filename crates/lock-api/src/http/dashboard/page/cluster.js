@@ -165,7 +165,7 @@ function showAlarms(element, alarms) {
   element.hidden = alarms.length === 0;
   show(element, alarms.map((alarm) => el("div", { class: "alarm", role: "alert" },
     el("b", null, `${alarm.kind.replaceAll("_", " ")}${alarm.node_id ? ` · node ${alarm.node_id}` : ""}`),
-    el("span", null, alarm.detail), el("span", { class: "soft" }, `${alarm.action} · since ${clock(new Date(alarm.since_ms).toISOString())}`))));
+    el("span", null, alarm.detail), el("span", { class: "soft" }, `${alarm.action} · since ${clock(alarm.since_at)}`))));
 }
 
 export const clusterView = { name: "cluster", title: "Cluster", open,

@@ -14,7 +14,7 @@ const LAST = 300;
 
 const KINDS = {
   queued: ["waits", ""], granted: ["granted", "good"], downgraded: ["downgraded", ""], lost: ["lost", ""], left_queue: ["left queue", ""],
-  revoke_requested: ["asked", "warn"], revoke_answered: ["answered", "warn"], closed: ["closed", "warn"], opened: ["opened", "good"],
+  release_requested: ["asked", "warn"], release_replied: ["answered", "warn"], closed: ["closed", "warn"], opened: ["opened", "good"],
   session_opened: ["session", ""], session_ended: ["session over", ""], access_changed: ["access", "accent"],
   leader_changed: ["leader", "accent"], members_changed: ["members", "accent"], alarm_began: ["alarm", "bad"], alarm_over: ["alarm over", "good"],
 };
@@ -25,7 +25,7 @@ const OF_CLUSTER = ["leader_changed", "members_changed", "alarm_began", "alarm_o
 const GROUPS = {
   all: () => true,
   locks: (event) => event.lock !== undefined,
-  losses: (event) => isLoss(event) || event.event === "revoke_requested",
+  losses: (event) => isLoss(event) || event.event === "release_requested",
   sessions: (event) => event.event.startsWith("session_"),
   access: (event) => event.event === "access_changed",
   cluster: (event) => OF_CLUSTER.includes(event.event),

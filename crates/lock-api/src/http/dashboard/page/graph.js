@@ -32,7 +32,7 @@ function open(root, first) {
   async function look() {
     looked = Date.now();
     try {
-      const graph = await get(`/v1/locks/graph${query({ prefix })}`);
+      const graph = await get(`/v1/lock-graph${query({ prefix })}`);
       if (!isOpen) return;
       failed.hidden = true;
       const now = JSON.stringify(graph);

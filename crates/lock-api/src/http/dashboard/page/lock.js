@@ -1,6 +1,6 @@
 // One lock: its holders and waiters with their fencing tokens, the actions on it, and its history.
 
-import { get, post, put, query } from "./api.js";
+import { get, post, patch, query } from "./api.js";
 import { confirmed } from "./dialog.js";
 import { el, note, setText, show } from "./dom.js";
 import { mayLock } from "./rights.js";
@@ -42,7 +42,7 @@ export function openLock(name, back) {
   async function look() {
     looked = Date.now();
     try {
-      const lock = await get(`${address}${query({ count: SHOWN })}`);
+      const lock = await get(`${address}${query({ limit: SHOWN })}`);
       if (!isOpen) return;
       failed.hidden = true;
       showLock(lock);
@@ -86,7 +86,7 @@ export function openLock(name, back) {
   }
 
   function contender(entry, holds) {
-    const asked = entry.revoke_requested;
+    const asked = entry.release_requested;
     return el("div", { class: "party", "data-holder": entry.holder },
       el("div", { class: "who" }, entry.position ? `${entry.position}. ` : "", party(entry)),
       el("div", { class: "about" }, [
@@ -122,7 +122,7 @@ export function openLock(name, back) {
       text: ["Each holder of ", el("b", null, name), " is asked, and may answer, release it, or go on."],
       action: "Ask",
       danger: false,
-      act: (reason) => post(`${address}/revoke`, { reason }),
+      act: (reason) => post(`${address}/release-request`, { reason }),
     }).then((done) => {
       if (done) note("They were asked.");
       look();
@@ -137,7 +137,7 @@ export function openLock(name, back) {
         : ["Waiters of ", el("b", null, name), " are granted again."],
       action: will ? "Drain" : "Stop draining",
       danger: will,
-      act: (reason) => put(address, { draining: will, reason }),
+      act: (reason) => patch(address, { draining: will, reason }),
     }).then((done) => {
       if (done) note(will ? `${name} is drained.` : `${name} is open again.`);
       look();
@@ -147,14 +147,14 @@ export function openLock(name, back) {
   async function showHistory(older) {
     historyLooked = Date.now();
     try {
-      const page = await get(`${address}/history${query({ count: HISTORY, before: older ? before : null })}`);
+      const page = await get(`${address}/history${query({ limit: HISTORY, cursor: older ? before : null })}`);
       if (!isOpen) return;
       const entries = page.history.map(past);
       if (older) history.append(...entries);
       // The position stays while the user reads older ones.
       else if (history.children.length <= HISTORY) show(history, entries);
       else return;
-      before = page.next_before;
+      before = page.next_cursor;
       more.hidden = before === null;
       const gaps = page.gaps.length ? `This node missed something in ${plural(page.gaps.length, "period")}. ` : "";
       const nothing = history.children.length === 0 ? "Nobody is known to have held it. " : "";

@@ -74,7 +74,7 @@ function open(root, first) {
   }
 
   async function page(after, size) {
-    return get(`/v1/locks${query({ prefix, after, count: size, holders: true })}`);
+    return get(`/v1/locks${query({ prefix, cursor: after, limit: size, holders: true })}`);
   }
 
   function onEvent(word, data) {
@@ -107,11 +107,11 @@ function open(root, first) {
       if (!pages.isOpen || document.hidden || list.items.length === 0 || pages.isLoading) return;
       const [before, last] = [list.items[from - 1]?.lock ?? null, list.items[to - 1]?.lock ?? null];
       try {
-        const { locks, next_after } = await page(before, Math.min(PAGE, to - from + 20));
+        const { locks, next_cursor } = await page(before, Math.min(PAGE, to - from + 20));
         if (!isCurrent()) return;
-        const end = next_after === null ? null : locks.at(-1)?.lock ?? last;
+        const end = next_cursor === null ? null : locks.at(-1)?.lock ?? last;
         const isWithin = (lock) => (before === null || compare(lock.lock, before) > 0) && (end === null || compare(lock.lock, end) <= 0);
-        if (next_after === null) pages.isComplete = true;
+        if (next_cursor === null) pages.isComplete = true;
         list.set(list.items.filter((lock) => !isWithin(lock)).concat(locks).sort(byName));
         showFoot();
       } catch {

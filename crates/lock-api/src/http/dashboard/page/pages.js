@@ -39,7 +39,7 @@ export class Pages {
     try {
       const page = await this.ask();
       if (!isCurrent()) return;
-      [this.failures, this.failed.hidden, this.isComplete] = [0, true, page.next_after === null];
+      [this.failures, this.failed.hidden, this.isComplete] = [0, true, page.next_cursor === null];
       this.take(page);
     } catch (error) {
       if (!isCurrent()) return;

@@ -48,9 +48,9 @@ function open(root, first) {
   });
   const pages = new Pages({
     failed,
-    ask: () => get(`/v1/sessions${query({ prefix, after: last, count: PAGE })}`),
-    take: ({ sessions, next_after }) => {
-      last = next_after;
+    ask: () => get(`/v1/sessions${query({ prefix, cursor: last, limit: PAGE })}`),
+    take: ({ sessions, next_cursor }) => {
+      last = next_cursor;
       list.set(list.items.concat(sessions));
       showFoot();
     },
@@ -75,9 +75,9 @@ function open(root, first) {
     const [from, to] = list.range();
     const before = list.items[from - 1]?.session ?? null;
     try {
-      const page = await get(`/v1/sessions${query({ prefix, after: before, count: Math.max(20, to - from + 10) })}`);
+      const page = await get(`/v1/sessions${query({ prefix, cursor: before, limit: Math.max(20, to - from + 10) })}`);
       if (!isCurrent() || pages.isLoading) return;
-      const end = page.next_after;
+      const end = page.next_cursor;
       const isWithin = ({ session }) => (before === null || session > before) && (end === null || session <= end);
       const kept = list.items.filter((session) => !isWithin(session));
       const at = before === null ? 0 : kept.findIndex(({ session }) => session > before);

@@ -44,7 +44,7 @@ function open(root, first) {
     list.drawNow();
     setText(list.foot, "");
     try {
-      const node = await get(`/v1/znodes${encoded(path)}${query({ children: true, count: PAGE })}`);
+      const node = await get(`/v1/znodes${encoded(path)}${query({ children: true, limit: PAGE })}`);
       if (mine !== generation) return;
       failed.hidden = true;
       took(node);
@@ -59,8 +59,8 @@ function open(root, first) {
     }
   }
 
-  function took({ children, next_after, stat }) {
-    [after, isComplete, isLoading] = [next_after, next_after === null, false];
+  function took({ children, next_cursor, stat }) {
+    [after, isComplete, isLoading] = [next_cursor, next_cursor === null, false];
     list.set(list.items.concat(children));
     setText(list.foot, list.items.length === 0 ? "No children." : isComplete ? plural(list.items.length, "child", "children")
       : `${count(list.items.length)} of ${plural(stat.num_children, "child", "children")}; more as you scroll`);
@@ -71,7 +71,7 @@ function open(root, first) {
     isLoading = true;
     const mine = generation;
     try {
-      const node = await get(`/v1/znodes${encoded(path)}${query({ children: true, count: PAGE, after })}`);
+      const node = await get(`/v1/znodes${encoded(path)}${query({ children: true, limit: PAGE, cursor: after })}`);
       if (mine === generation) took(node);
     } catch (error) {
       if (mine !== generation) return;

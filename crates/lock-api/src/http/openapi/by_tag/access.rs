@@ -68,12 +68,12 @@ fn of_tokens() -> Vec<Operation> {
         Operation::get("/v1/tokens", "listTokens", "Lists tokens")
             .says("The list has neither their texts nor their hashes. Expired tokens are listed until the next change.")
             .asks::<tokens::ListQuery>(&[])
-            .with_words::<words::PageCount>()
+            .with_words::<words::PageLimit>()
             .with_words::<words::TokenId>()
             .answers::<TokensAnswer<'_>>(
                 StatusCode::OK,
                 "A page of tokens, by id.",
-                json!({"tokens": [token()], "next_after": null}),
+                json!({"tokens": [token()], "next_cursor": null}),
             )
             // The parameter `after` is not a valid id.
             .fails(&[Code::NoToken, Code::Forbidden])
@@ -107,11 +107,11 @@ fn of_roles() -> Vec<Operation> {
     vec![
         Operation::get("/v1/roles", "listRoles", "Lists roles")
             .asks::<roles::ListQuery>(&[])
-            .with_words::<words::PageCount>()
+            .with_words::<words::PageLimit>()
             .answers::<RolesAnswer>(
                 StatusCode::OK,
                 "A page of roles, by name.",
-                json!({"roles": [role()], "next_after": null}),
+                json!({"roles": [role()], "next_cursor": null}),
             )
             .fails(&[Code::Forbidden])
             .fails(&FRESH),
@@ -163,11 +163,11 @@ fn of_certificates() -> Vec<Operation> {
             "Lists the certificates with a role",
         )
         .asks::<certificates::ListQuery>(&[])
-        .with_words::<words::PageCount>()
+        .with_words::<words::PageLimit>()
         .answers::<CertificatesAnswer<'_>>(
             StatusCode::OK,
             "A page of certificates, by subject.",
-            json!({"certificates": [certificate], "next_after": null}),
+            json!({"certificates": [certificate], "next_cursor": null}),
         )
         .fails(&[Code::Forbidden])
         .fails(&FRESH),

@@ -5,7 +5,7 @@ use lock_node::SnapshotMade;
 use serde_json::{Value, json};
 
 use super::{CHANGE, GROWS};
-use crate::http::cluster::{ClusterAnswer, Health};
+use crate::http::cluster::{ClusterAnswer, Health, VersionAnswer};
 use crate::http::event_feed::EventsQuery;
 use crate::http::event_feed_types::HappenedEvent;
 use crate::http::event_types::StreamEndedEvent;
@@ -140,14 +140,14 @@ fn mirror() -> Vec<Operation> {
         )
         .says("Parents come before their children. In a cluster that is not secured an access control list may hide a znode; the request then fails.")
         .asks::<MirrorQuery>(&[])
-        .with_words::<words::PageCount>()
+        .with_words::<words::PageLimit>()
         .answers::<MirrorPageAnswer<'_>>(
             StatusCode::OK,
             "The page.",
             json!({
                 "zxid": 17,
                 "znodes": [shown],
-                "next_after": null,
+                "next_cursor": null,
                 "limits": {
                     "data_bytes": 1_048_575,
                     "children": 1_000_000,
@@ -157,7 +157,7 @@ fn mirror() -> Vec<Operation> {
                 },
             }),
         )
-        .fails(&[Code::BadPath, Code::NoNode, Code::Forbidden, Code::Unavailable]),
+        .fails(&[Code::BadPath, Code::NoZnode, Code::Forbidden, Code::Unavailable]),
         Operation::post(
             "/v1/mirror",
             "mirrorTree",
@@ -175,7 +175,7 @@ fn mirror() -> Vec<Operation> {
         .fails(&[
             Code::BadPath,
             Code::BadAcl,
-            Code::NoNode,
+            Code::NoZnode,
             Code::NotEmpty,
             Code::NotMirrored,
             Code::NoChildrenForEphemerals,
@@ -261,6 +261,14 @@ pub fn health() -> Vec<Operation> {
                 json!({"status": "ready"}),
             )
             .fails(&[Code::Unavailable])
+            .for_everybody(),
+        Operation::get("/v1/version", "version", "Shows the version of the program and of the API")
+            .answers::<VersionAnswer>(
+                StatusCode::OK,
+                "The version, and the features that a client may look for.",
+                json!({"program": "0.1.0", "api": "v1", "features": ["idempotency_key"]}),
+            )
+            .fails(&[Code::BadRequest])
             .for_everybody(),
         Operation::get("/metrics", "metrics", "Shows the metrics of this node")
             .answers_in_any(
@@ -349,7 +357,7 @@ fn cluster() -> Value {
         "read_only": false,
         "alarms": [],
         "members": [member()],
-        "retired_node_ids": "",
+        "retired_node_ids": [{"first": 3, "last": 5}],
         "next_node_id": 2,
         "disk": disk(),
         "counts": {"sessions": 12, "locks": 7, "znodes": 40, "watches": 3},

@@ -7,7 +7,8 @@ use super::{CHANGE, FRESH, GROWS, HOLDER, OF_SESSION, SESSION};
 use crate::http::history::{HistoryAnswer, HistoryQuery};
 use crate::http::lock_types::{
     AcquireBody, BreakBody, CheckAnswer, ConfigureBody, DowngradeBody, GrantAnswer, GraphAnswer, LockAnswer,
-    LocksAnswer, ReleaseAnswer, ReleaseBody, RevokeAnswer, RevokeBody, UpgradeBody,
+    LocksAnswer, ReleaseAnswer, ReleaseBody, ReleaseReplyBody, ReleaseRequestBody, RequestedAnswer,
+    UpgradeBody,
 };
 use crate::http::locks::{CheckQuery, GetQuery, GraphQuery, ListQuery};
 use crate::http::openapi::operation::Operation;
@@ -84,16 +85,21 @@ fn changes() -> Vec<Operation> {
             .fails(&[Code::Forbidden])
             .fails(&WAITS)
             .fails(&CHANGE),
-        one(Operation::post("/v1/locks/{name}/revoke", "revokeLock", "Sends a release request to holders, or answers one"))
-            .says(
-                "A release request has a `reason`, and a `holder` if it is for one holder only. A holder's answer has `session`, `holder` and `answer`.",
-            )
-            .takes::<RevokeBody<'_>>(true, json!({"reason": "disk is being replaced"}))
-            .answers::<RevokeAnswer>(StatusCode::OK, "Number of holders that received the release request.", json!({"asked": 1}))
-            .answers_nothing("The answer is recorded and shown in the lock's view.")
-            .fails(&OF_SESSION)
+        one(Operation::post("/v1/locks/{name}/release-request", "requestRelease", "Sends a release request to holders"))
+            .says("The request is for one `holder`, or for all. Each holder decides if it releases the lock, and may reply.")
+            .takes::<ReleaseRequestBody<'_>>(true, json!({"reason": "disk is being replaced"}))
+            .answers::<RequestedAnswer>(StatusCode::OK, "Number of holders that received the release request.", json!({"asked": 1}))
             .fails(&OF_HOLDER)
             .fails(&[Code::Forbidden])
+            .fails(&CHANGE),
+        one(Operation::post("/v1/locks/{name}/release-request/reply", "replyToReleaseRequest", "Replies to a release request"))
+            .takes::<ReleaseReplyBody<'_>>(
+                true,
+                json!({"session": SESSION, "holder": HOLDER, "answer": "in a minute"}),
+            )
+            .answers_nothing("The reply is recorded and shown in the lock's view.")
+            .fails(&OF_SESSION)
+            .fails(&OF_HOLDER)
             .fails(&CHANGE),
         one(Operation::post("/v1/locks/{name}/break", "breakLock", "Removes a holder or a waiter by force"))
             .says("For administrators. If the contender waits, its caller gets `not_holder`, with `by` and `reason`.")
@@ -102,7 +108,7 @@ fn changes() -> Vec<Operation> {
             .fails(&OF_HOLDER)
             .fails(&[Code::Forbidden])
             .fails(&CHANGE),
-        one(Operation::put("/v1/locks/{name}", "configureLock", "Configures a lock, independent of its holders"))
+        one(Operation::patch("/v1/locks/{name}", "configureLock", "Configures a lock, independent of its holders"))
             .says("Absent fields keep their values. The settings are kept while the lock is not in use.")
             .takes::<ConfigureBody<'_>>(false, json!({"limit": 20}))
             .answers_nothing("The settings are in effect.")
@@ -154,34 +160,33 @@ fn reads() -> Vec<Operation> {
         ))
         .says("The history is local to this node. It is for people, and the cluster does not use it for decisions.")
         .asks::<HistoryQuery>(&[])
-        .with_words::<words::PageCount>()
+        .with_words::<words::PageLimit>()
         .with_words::<words::Position>()
         .answers::<HistoryAnswer<'_>>(
             StatusCode::OK,
             "A page of holds, the latest first.",
-            json!({"lock": "orders/42", "history": [], "next_before": null, "gaps": [], "since_at": null}),
+            json!({"lock": "orders/42", "history": [], "next_cursor": null, "gaps": [], "since_at": null}),
         )
         .fails(&[Code::NoHistory, Code::Forbidden])
         .fails(&FRESH),
         Operation::get("/v1/locks", "listLocks", "Lists locks")
-            .says("The list has the locks that the caller may read, so a page may be shorter than `count`.")
+            .says("The list has the locks that the caller may read, so a page may be shorter than `limit`.")
             .asks::<ListQuery>(&[("prefix", json!("orders/"))])
-            .with_words::<words::PageCount>()
+            .with_words::<words::PageLimit>()
             .answers::<LocksAnswer<'_>>(
                 StatusCode::OK,
                 "A page of locks, by name.",
                 json!({
                     "locks": [{"lock": "orders/42", "mode": "exclusive", "holders": 1, "waiters": 0}],
-                    "next_after": null,
+                    "next_cursor": null,
                 }),
             )
             .fails(&FRESH),
         Operation::get(
-            "/v1/locks/graph",
+            "/v1/lock-graph",
             "waitGraph",
             "Shows the wait graph",
         )
-        .says("A lock with the name `graph` has the address `/v1/locks/%67raph`.")
         .asks::<GraphQuery>(&[])
         .answers::<GraphAnswer<'_>>(
             StatusCode::OK,

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{CHANGE, FRESH, GROWS, OF_SESSION, SESSION};
 use crate::http::event_types::{
-    DowngradedEvent, ExpiringEvent, GrantedEvent, LeftQueueEvent, LostEvent, RenewedEvent, ResetEvent,
-    RevokeEvent, SessionEndedEvent, StateEvent, StreamEndedEvent, WatchEvent,
+    DowngradedEvent, ExpiringEvent, GrantedEvent, LeftQueueEvent, LostEvent, ReleaseRequestedEvent,
+    RenewedEvent, ResetEvent, SessionEndedEvent, StateEvent, StreamEndedEvent, WatchEvent,
 };
 use crate::http::events::MAX_WATCHES;
 use crate::http::extract::ReadQuery;
@@ -17,17 +17,18 @@ use crate::http::session_types::{
     BareBody, EphemeralsAnswer, HeartbeatAnswer, OpenAnswer, OpenBody, SessionAnswer, SessionsAnswer,
 };
 use crate::http::sessions::{CloseQuery, EphemeralsQuery, HeartbeatQuery, ListQuery};
+use crate::http::watch::KindWord;
 
 /// Returns the operations of this group.
 pub fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/v1/sessions", "listSessions", "Lists sessions")
             .asks::<ListQuery>(&[])
-            .with_words::<words::PageCount>()
+            .with_words::<words::PageLimit>()
             .answers::<SessionsAnswer>(
                 StatusCode::OK,
                 "A page of sessions, by id.",
-                json!({"sessions": [session()], "next_after": null}),
+                json!({"sessions": [session()], "next_cursor": null}),
             )
             // The parameter `after` is not a valid id.
             .fails(&[Code::NoSession])
@@ -87,7 +88,7 @@ pub fn operations() -> Vec<Operation> {
         .answers::<EphemeralsAnswer<'_>>(
             StatusCode::OK,
             "A page of paths, in the order of creation.",
-            json!({"ephemerals": ["/services/web/1"], "next_after": null}),
+            json!({"ephemerals": ["/services/web/1"], "next_cursor": null}),
         )
         .fails(&[Code::Forbidden])
         .fails(&FRESH),
@@ -106,29 +107,28 @@ fn events() -> Operation {
             "schema": {"type": "boolean", "default": true},
         }))
         .asks_also(json!({
-            "name": "after", "in": "query", "required": false,
-            "description": "Id of the last event that the client received.",
+            "name": "zxid", "in": "query", "required": false,
+            "description": "Position that the client has seen, or id of the last event that it received. The stream continues there, and a watch fires at once if its znode was changed since.",
             "schema": reference("EventId"),
         }))
         .asks_also(json!({
             "name": "Last-Event-ID", "in": "header", "required": false,
-            "description": "Takes precedence over `after`. Browsers send it by themselves.",
+            "description": "Takes precedence over `zxid`. Browsers send it by themselves.",
             "schema": reference("EventId"),
         }))
-        .asks_also(json!({
-            "name": "watch", "in": "query", "required": false,
-            "description": "Additional watch of a znode. The parameter can be repeated.",
-            "schema": {"type": "array", "items": reference("WatchText"), "maxItems": MAX_WATCHES},
-        }))
+        .asks_also(watches("data", "Watch of the data of a znode"))
+        .asks_also(watches("children", "Watch of the children of a znode"))
+        .asks_also(watches("exists", "Watch of a znode that may not exist yet"))
         .with_words::<words::EventId>()
-        .with_words::<words::WatchText>()
+        .with_words::<words::ZnodePath>()
+        .with_words::<KindWord>()
         .with_words::<StateEvent>()
         .with_words::<ResetEvent>()
         .with_words::<GrantedEvent<'_>>()
         .with_words::<DowngradedEvent<'_>>()
         .with_words::<LostEvent<'_>>()
         .with_words::<LeftQueueEvent<'_>>()
-        .with_words::<RevokeEvent<'_>>()
+        .with_words::<ReleaseRequestedEvent<'_>>()
         .with_words::<WatchEvent<'_>>()
         .with_words::<ExpiringEvent>()
         .with_words::<RenewedEvent>()
@@ -143,7 +143,7 @@ fn events() -> Operation {
                 ("downgraded", "DowngradedEvent"),
                 ("lost", "LostEvent"),
                 ("left_queue", "LeftQueueEvent"),
-                ("revoke_requested", "RevokeEvent"),
+                ("release_requested", "ReleaseRequestedEvent"),
                 ("watch", "WatchEvent"),
                 ("expiring", "ExpiringEvent"),
                 ("renewed", "RenewedEvent"),
@@ -153,11 +153,20 @@ fn events() -> Operation {
         )
         .fails(&[
             Code::BadPath,
-            Code::NoNode,
+            Code::NoZnode,
             Code::Forbidden,
             Code::TooManyRequests,
             Code::Unavailable,
         ])
+}
+
+/// Describes the parameter of a kind of watch.
+fn watches(kind: &str, what: &str) -> Value {
+    json!({
+        "name": kind, "in": "query", "required": false,
+        "description": format!("{what}, by its path. The parameter can be repeated; a stream has at most {MAX_WATCHES} watches of all kinds."),
+        "schema": {"type": "array", "items": {"$ref": "#/components/schemas/ZnodePath"}, "maxItems": MAX_WATCHES},
+    })
 }
 
 fn one(operation: Operation) -> Operation {

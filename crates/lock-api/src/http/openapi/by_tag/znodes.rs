@@ -18,7 +18,7 @@ use crate::http::znodes::{DeleteQuery, GetQuery, SetQuery};
 
 /// Failures of every change of a znode.
 const OF_CHANGE: [Code; 4] = [
-    Code::NoNode,
+    Code::NoZnode,
     Code::Forbidden,
     Code::RequestIdReused,
     Code::BadPath,
@@ -46,13 +46,13 @@ fn single() -> Vec<Operation> {
         one(Operation::get("/v1/znodes/{path}", "lookAtZnode", "Shows data and metadata of a znode"))
             .says("`prefix`, `after` and `count` belong to `children=true`.")
             .asks::<GetQuery>(&[("children", json!(true))])
-            .with_words::<words::PageCount>()
+            .with_words::<words::PageLimit>()
             .answers::<ZnodeAnswer<'_>>(
                 StatusCode::OK,
                 "The znode, with its data as text, as null if it is null, or otherwise in base64.",
                 json!({"path": "/orders/42", "data": "paid", "stat": stat()}),
             )
-            .fails(&[Code::BadPath, Code::NoNode, Code::Forbidden])
+            .fails(&[Code::BadPath, Code::NoZnode, Code::Forbidden])
             .fails(&FRESH),
         one(Operation::post("/v1/znodes/{path}", "createZnode", "Creates a znode"))
             .says(
@@ -72,8 +72,8 @@ fn single() -> Vec<Operation> {
             .fails(&[Code::Internal])
             .fails(&CHANGE)
             .fails(&GROWS),
-        one(Operation::put("/v1/znodes/{path}", "setZnode", "Replaces the data of a znode"))
-            .says("The body has either `data` (which may be null) or `data_base64`.")
+        one(Operation::put("/v1/znodes/{path}", "setZnode", "Replaces the data of a znode, and with `create=true` creates it if need be"))
+            .says("The body has either `data` (which may be null) or `data_base64`. With `create=true` a missing znode is created, persistent and with all rights for every caller, and its missing parents as containers. A `request_id` then has at most 62 bytes.")
             .asks::<SetQuery>(&[])
             .with_words::<words::Version>()
             .takes::<SetBody<'_>>(true, json!({"data": "paid"}))
@@ -82,9 +82,20 @@ fn single() -> Vec<Operation> {
                 "The replacement was made.",
                 json!({"path": "/orders/42", "stat": stat()}),
             )
+            .answers::<ChangedAnswer<'_>>(
+                StatusCode::CREATED,
+                "The znode is created.",
+                json!({"path": "/orders/42", "stat": stat()}),
+            )
             .fails(&OF_CHANGE)
             .fails(&OF_SESSION)
-            .fails(&[Code::BadVersion, Code::QuotaExceeded, Code::Internal])
+            .fails(&[
+                Code::BadVersion,
+                Code::NoChildrenForEphemerals,
+                Code::QuotaExceeded,
+                Code::LimitReached,
+                Code::Internal,
+            ])
             .fails(&CHANGE)
             .fails(&GROWS),
         one(Operation::delete("/v1/znodes/{path}", "deleteZnode", "Deletes a znode"))
@@ -99,7 +110,7 @@ fn single() -> Vec<Operation> {
             .says("Requires the right to read or to administer the znode. Without the latter the hashes of passwords are hidden.")
             .asks::<ReadQuery>(&[])
             .answers::<AclAnswer<'_>>(StatusCode::OK, "The list.", acl())
-            .fails(&[Code::BadPath, Code::NoNode, Code::Forbidden])
+            .fails(&[Code::BadPath, Code::NoZnode, Code::Forbidden])
             .fails(&FRESH),
         one(Operation::put("/v1/acl/{path}", "setAcl", "Replaces the access control list of a znode"))
             .says("`version` is that of the list: the `aversion` of the metadata.")
@@ -176,7 +187,7 @@ pub fn watches() -> Vec<Operation> {
     vec![
         one(Operation::get("/v1/watch/{path}", "watchZnode", "Waits for the next event at a znode"))
             .says(
-                "With `seen_zxid` (`mzxid` of the metadata, or `pzxid` for `children`; not for `recursive`) a change after that position is reported at once if it has happened already.",
+                "With `zxid` (`mzxid` of the metadata, or `pzxid` for `children`; not for `recursive`) a change after that position is reported at once if it has happened already.",
             )
             .asks::<WatchQuery>(&[("kind", json!("data"))])
             .with_words::<KindWord>()
@@ -188,7 +199,7 @@ pub fn watches() -> Vec<Operation> {
                 json!({"event": "data_changed", "path": "/orders/42", "zxid": 17}),
             )
             .answers_nothing("No event happened within the time.")
-            .fails(&[Code::BadPath, Code::NoNode, Code::Forbidden, Code::TooManyRequests])
+            .fails(&[Code::BadPath, Code::NoZnode, Code::Forbidden, Code::TooManyRequests])
             .fails(&FRESH),
     ]
 }
