@@ -12,8 +12,8 @@ import { query, requestId, segment, znodePath } from "./servers.js";
 /** Length of one long poll of a watch. */
 const POLL = 4000;
 
-/** Options of an acquire of one lock. */
-export interface OneLockOptions extends AcquireOptions {
+/** Options of an acquire, with the mode of the locks that are given by their name alone. */
+export interface LockOptions extends AcquireOptions {
   /** `exclusive` if absent */
   readonly mode?: Mode | undefined;
   /** permits of a semaphore in all, and those that are taken (1) */
@@ -55,13 +55,12 @@ export class Gate implements AsyncDisposable {
   }
 
   /** Acquires a lock. Throws `NotAcquired` if it is not free in time. */
-  async acquire(name: string, options: OneLockOptions = {}): Promise<Lock> {
-    const { mode, limit, permits } = options;
-    return this.grant([{ name, mode, limit, permits }], options);
+  async acquire(name: string, options: LockOptions = {}): Promise<Lock> {
+    return this.acquireAll([name], options);
   }
 
   /** Acquires a lock if it is free, and returns `undefined` otherwise. */
-  async tryAcquire(name: string, options: Omit<OneLockOptions, "wait"> = {}): Promise<Lock | undefined> {
+  async tryAcquire(name: string, options: Omit<LockOptions, "wait"> = {}): Promise<Lock | undefined> {
     try {
       return await this.acquire(name, { ...options, wait: 0 });
     } catch (error) {
@@ -71,15 +70,10 @@ export class Gate implements AsyncDisposable {
   }
 
   /** Acquires several locks, all or none. Callers that want some of the same cannot deadlock. */
-  acquireAll(locks: readonly (string | LockWish)[], options: AcquireOptions = {}): Promise<Lock> {
-    return this.grant(
-      locks.map((lock) => (typeof lock === "string" ? { name: lock } : lock)),
-      options,
-    );
-  }
-
-  private async grant(locks: readonly LockWish[], options: AcquireOptions): Promise<Lock> {
-    const { session, holds } = await this.core.acquire(locks, options);
+  async acquireAll(locks: readonly (string | LockWish)[], options: LockOptions = {}): Promise<Lock> {
+    const { mode, limit, permits } = options;
+    const wishes = locks.map((lock) => (typeof lock === "string" ? { name: lock, mode, limit, permits } : lock));
+    const { session, holds } = await this.core.acquire(wishes, options);
     return new Lock(this.core, session, holds);
   }
 
@@ -88,12 +82,12 @@ export class Gate implements AsyncDisposable {
    * rejects with `LockLost`, unless the routine fails with an error of its own. A number in place of the options is the TTL.
    */
   using<T>(names: Names, routine: Routine<T>): Promise<T>;
-  using<T>(names: Names, options: OneLockOptions | number, routine: Routine<T>): Promise<T>;
-  using<T>(names: Names, ttl: number, options: OneLockOptions, routine: Routine<T>): Promise<T>;
-  async using<T>(names: Names, ...rest: [...(OneLockOptions | number)[], Routine<T>] | [Routine<T>]): Promise<T> {
+  using<T>(names: Names, options: LockOptions | number, routine: Routine<T>): Promise<T>;
+  using<T>(names: Names, ttl: number, options: LockOptions, routine: Routine<T>): Promise<T>;
+  async using<T>(names: Names, ...rest: [...(LockOptions | number)[], Routine<T>] | [Routine<T>]): Promise<T> {
     const routine = rest.pop() as Routine<T>;
-    const options: OneLockOptions = Object.assign({}, ...rest.map((each) => (typeof each === "number" ? { ttl: each } : each)));
-    const lock = typeof names === "string" ? await this.acquire(names, options) : await this.acquireAll(names, options);
+    const options: LockOptions = Object.assign({}, ...rest.map((each) => (typeof each === "number" ? { ttl: each } : each)));
+    const lock = await this.acquireAll(typeof names === "string" ? [names] : names, options);
     // A routine that waits for something that keeps nothing alive is still running.
     const alive = setInterval(() => lock.loss, 1000);
     let done: T;

@@ -16,7 +16,7 @@ export { Election, Leadership } from "./election.js";
 export { GateClosed, LockgateError, LockLost, NotAcquired, OutcomeUnknown, Refused, Unavailable } from "./errors.js";
 export type { Loss, LossReason } from "./errors.js";
 export { Gate } from "./gate.js";
-export type { OneLockOptions, Znode, ZnodeMode } from "./gate.js";
+export type { LockOptions, Znode, ZnodeMode } from "./gate.js";
 export type { TlsOptions, Transport } from "./http.js";
 export { Lease } from "./lease.js";
 export type { LeaseOptions } from "./lease.js";

@@ -5,7 +5,7 @@ import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
 
-import { Gate, type GateOptions, Leadership, type Lock, LockLost, type LockWish, OutcomeUnknown, type OneLockOptions, Refused, Unavailable } from "lockgate";
+import { Gate, type GateOptions, Leadership, type Lock, LockLost, type LockWish, OutcomeUnknown, type LockOptions, Refused, Unavailable } from "lockgate";
 import { FakeCluster } from "lockgate/fake";
 
 type Json = Record<string, any>;
@@ -61,7 +61,7 @@ function note(as: string, of: Gate, lock: Lock): Json {
 }
 
 /** Takes the fields of a command that are options of an acquire. Fields that are left are errors. */
-function options(fields: Json): OneLockOptions {
+function options(fields: Json): LockOptions {
   const { wait_ms, max_hold_ms, mode, limit, permits, owner, note, ...unknown } = fields;
   none(unknown);
   return { wait: wait_ms ?? undefined, maxHold: max_hold_ms, mode, limit, permits, owner, note };

@@ -101,6 +101,8 @@ test("using_aborts_its_routine_and_rejects_with_the_loss", async () => {
   await assert.rejects(running, (error) => error instanceof LockLost && error.loss.reason === "broken");
   assert.equal(await gate.using("a", 5000, async (_signal, lock) => lock.token > 0), true);
   assert.equal(await gate.using(["a"], async () => 7), 7);
+  const mode = await gate.using(["a", { name: "b", mode: "shared" }], { mode: "upgradeable" }, async () => gate.inspect("a"));
+  assert.equal(mode["holders"][0]["mode"], "upgradeable");
 });
 
 test("using_rejects_after_a_loss_that_the_routine_ignored", async () => {
