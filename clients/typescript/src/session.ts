@@ -35,6 +35,7 @@ export class Session {
   private readonly ending = new AbortController();
   private nextBeat: number;
   private following = false;
+  private asking = false;
   private lastEvent = "";
 
   private constructor(
@@ -184,6 +185,9 @@ export class Session {
 
   /** Reads which locks the session holds: without an event stream this finds a broken lock. */
   private async askHoldings(): Promise<void> {
+    // While no server can be reached, heartbeats follow each other faster than questions end.
+    if (this.asking) return;
+    this.asking = true;
     const asked = now();
     try {
       const request = { ...call("GET", `/v1/sessions/${this.id}?linearizable=true`), background: true };
@@ -192,6 +196,8 @@ export class Session {
     } catch (error) {
       this.ended(error);
       this.servers.log.debug(`the locks of session ${this.id} are not known: ${String(error)}`);
+    } finally {
+      this.asking = false;
     }
   }
 
