@@ -303,7 +303,7 @@ impl Connection {
     }
 
     fn receive_request(&mut self, body: Bytes, at: Instant) -> Result<(), Broken> {
-        let bytes = body.len();
+        let bytes = u32::try_from(body.len()).expect("the length of a frame is a positive i32");
         let mut from = Reader::new(body);
         let RequestHeader { xid, op } = RequestHeader::decode(&mut from)?;
         self.client.received(xid, op);

@@ -25,7 +25,7 @@ pub(crate) struct WaitingRequest {
     /// The request, or an error code if it could not be decoded.
     pub request: Result<Request, ErrorCode>,
     /// Size in bytes as received.
-    pub bytes: usize,
+    pub bytes: u32,
 }
 
 /// Request that was started.
@@ -70,15 +70,15 @@ pub(crate) enum Completed {
 #[derive(Default)]
 pub(crate) struct Outstanding {
     pending: VecDeque<PendingRequest>,
-    pending_writes: u64,
     waiting: VecDeque<WaitingRequest>,
-    waiting_bytes: usize,
+    pending_writes: u32,
+    waiting_bytes: u32,
 }
 
 impl Outstanding {
     /// Returns the total size in bytes of the requests that are not started.
     pub fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes
+        self.waiting_bytes as usize
     }
 
     pub fn len(&self) -> usize {
@@ -101,12 +101,12 @@ impl Outstanding {
 
     /// Returns the number of writes that are pending.
     pub fn pending_writes(&self) -> u64 {
-        self.pending_writes
+        u64::from(self.pending_writes)
     }
 
     /// Appends a request that was started.
     pub fn add_pending(&mut self, xid: i32, received: Received, outcome: PendingOutcome) {
-        self.pending_writes += u64::from(matches!(outcome, PendingOutcome::Write(..)));
+        self.pending_writes += u32::from(matches!(outcome, PendingOutcome::Write(..)));
         self.pending.push_back(PendingRequest {
             xid,
             received,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::{Call, Server, until};
 
 #[tokio::test]
-async fn nothing_done_is_503_with_retry_after() {
+async fn unavailable_is_503_with_retry_after() {
     let server = Server::start_alone().await;
     let refused = server.post("/v1/sessions", json!({})).await;
     refused.problem(503, "unavailable");
