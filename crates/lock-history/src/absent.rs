@@ -8,7 +8,7 @@ use znode_store::{ContenderEnd, Hold, LockName};
 
 use crate::bounds::HistoryLimits;
 use crate::error::IndexError;
-use crate::record::{Gap, Page, Position};
+use crate::record::{HistoryGap, HistoryPage, Position};
 
 /// One node's index; there is none in this build.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Index {
         match self.0 {}
     }
 
-    pub fn missed_until(&mut self, _until: Position) -> Option<Gap> {
+    pub fn missed_until(&mut self, _until: Position) -> Option<HistoryGap> {
         match self.0 {}
     }
 
@@ -88,7 +88,7 @@ impl Index {
         _lock: &LockName,
         _before: Option<u64>,
         _count: usize,
-    ) -> Result<Page, IndexError> {
+    ) -> Result<HistoryPage, IndexError> {
         match self.0 {}
     }
 

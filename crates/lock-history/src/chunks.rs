@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use crate::error::IndexError;
-use crate::record::Record;
+use crate::record::HoldRecord;
 use crate::stored::{self, StoredRecord, VERSION};
 
 /// Size at which a chunk is full, some fifteen records; the last record may exceed it. sled's costs are per
@@ -135,7 +135,7 @@ impl Chunks {
 }
 
 /// Reads the record at this offset of a chunk.
-pub(crate) fn read_at(chunk: &[u8], offset: u32) -> Result<Record, IndexError> {
+pub(crate) fn read_at(chunk: &[u8], offset: u32) -> Result<HoldRecord, IndexError> {
     let behind = usize::try_from(offset)
         .ok()
         .and_then(|offset| chunk.get(offset..));

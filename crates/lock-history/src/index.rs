@@ -14,7 +14,7 @@ use crate::chunks::{self, Chunks, RecordLocation};
 use crate::contents::{self, Contents};
 use crate::error::{IndexError, contained};
 use crate::keys::{self, HoldKey, Names};
-use crate::record::{Gap, Page, Position, Record};
+use crate::record::{HistoryGap, HistoryPage, HoldRecord, Position};
 use crate::ring::{Ring, Slot};
 use crate::stored::{self, Meta, StoredEnd, StoredRecord};
 
@@ -197,7 +197,7 @@ impl Index {
     /// Records a gap from the last recorded position up to `until`, of which the index missed all or some
     /// events. The caller then checks the [`Index::open_holds`]. Returns the gap, or `None` if nothing was
     /// missed or if the index is new and begins there.
-    pub fn missed_until(&mut self, until: Position) -> Option<Gap> {
+    pub fn missed_until(&mut self, until: Position) -> Option<HistoryGap> {
         let after = self.meta.reached;
         if until.zxid <= after.zxid {
             return None;
@@ -209,7 +209,7 @@ impl Index {
             self.meta.since = until;
             return None;
         }
-        let gap = Gap { after, until };
+        let gap = HistoryGap { after, until };
         match self.meta.gaps.last_mut() {
             // Nothing was recorded between the two gaps.
             Some(last) if last.until.zxid == after.zxid => last.until = until,
@@ -282,7 +282,12 @@ impl Index {
     /// Returns at most `count` records of a lock with tokens below `before` (`None`: all), the newest first.
     /// Holds that share a token, which a transaction of a ZooKeeper client can create, stay on one page,
     /// which may then have more records.
-    pub fn page(&mut self, lock: &LockName, before: Option<u64>, count: usize) -> Result<Page, IndexError> {
+    pub fn page(
+        &mut self,
+        lock: &LockName,
+        before: Option<u64>,
+        count: usize,
+    ) -> Result<HistoryPage, IndexError> {
         self.commit(false)?;
         let mut places = Vec::new();
         let mut last = None;
@@ -301,7 +306,7 @@ impl Index {
         let gaps = self.meta.gaps.iter().filter(|gap| {
             gap.until.zxid >= next_before.unwrap_or(0) && before.is_none_or(|before| gap.after.zxid < before)
         });
-        Ok(Page {
+        Ok(HistoryPage {
             records,
             next_before,
             gaps: gaps.copied().collect(),
@@ -396,7 +401,7 @@ impl Index {
     }
 
     /// Reads records from disk.
-    fn read(&mut self, places: &[RecordLocation]) -> Result<Vec<Record>, IndexError> {
+    fn read(&mut self, places: &[RecordLocation]) -> Result<Vec<HoldRecord>, IndexError> {
         self.step(|db| {
             let mut chunk: Option<(u64, sled::IVec)> = None;
             let mut records = Vec::with_capacity(places.len());

@@ -13,7 +13,7 @@
 //!   holder.
 //! - A **record** is a hold that is over, with its [`End`].
 //! - An **open** hold has begun and not ended. It is stored so that it can be closed if its end is missed.
-//! - A [`Gap`] is the time between two positions of which the index knows nothing.
+//! - A [`HistoryGap`] is the time between two positions of which the index knows nothing.
 //!
 //! # Guarantees
 //!
@@ -60,4 +60,4 @@ mod error;
 pub use bounds::{HistoryLimits, MAX_GAPS};
 pub use error::{IndexError, contained, contains_this_panic, set_aside};
 pub use index::Index;
-pub use record::{End, Gap, Page, Position, Record};
+pub use record::{End, HistoryGap, HistoryPage, HoldRecord, Position};

@@ -14,7 +14,7 @@ pub struct Position {
 
 /// Hold that is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct HoldRecord {
     /// The hold. `since_ms` is `None` if its beginning was missed.
     pub hold: Hold,
     /// End of the hold.
@@ -45,7 +45,7 @@ pub enum End {
 /// Part of the past of which the index knows nothing. Holds that began and ended in it are missing; of others
 /// the beginning or the end may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gap {
+pub struct HistoryGap {
     /// Last position before the gap.
     pub after: Position,
     /// Last position in the gap.
@@ -54,13 +54,13 @@ pub struct Gap {
 
 /// Page of a lock's records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct HistoryPage {
     /// Records, the newest first.
-    pub records: Vec<Record>,
+    pub records: Vec<HoldRecord>,
     /// Fencing token before which the next page begins; `None` on the last page.
     pub next_before: Option<u64>,
     /// Gaps within the time of this page, the oldest first, in which records of any lock may be missing.
-    pub gaps: Vec<Gap>,
+    pub gaps: Vec<HistoryGap>,
     /// Beginning of the history: records of holds that ended up to here are gone.
     pub since: Position,
 }

@@ -10,7 +10,7 @@ use znode_store::{ContenderEnd, Hold, LockMode, LockName, SessionId, Zxid};
 use crate::chunks::RecordLocation;
 use crate::error::IndexError;
 use crate::keys::{HoldKey, Names};
-use crate::record::{End, Gap, Position, Record};
+use crate::record::{End, HistoryGap, HoldRecord, Position};
 use crate::ring::End as Ended;
 
 /// Format version of all values but [`Meta`]. An index with another version is not read, but recreated.
@@ -29,7 +29,7 @@ pub(crate) struct Meta {
     /// Position from which on there are records.
     pub since: Position,
     /// Gaps, the oldest first.
-    pub gaps: Vec<Gap>,
+    pub gaps: Vec<HistoryGap>,
     /// Number of the next chunk.
     pub next_chunk: u64,
     /// End and location of the record that was evicted last. It and earlier ones may still be in a chunk.
@@ -42,7 +42,7 @@ struct StoredMeta<'a, G> {
     owner: [u8; 16],
     reached: Position,
     since: Position,
-    gaps: Cow<'a, [Gap]>,
+    gaps: Cow<'a, [HistoryGap]>,
     next_chunk: u64,
     gone: Option<G>,
 }
@@ -249,7 +249,7 @@ impl From<StoredEnd<'_>> for End {
     }
 }
 
-impl TryFrom<StoredRecord<'_>> for Record {
+impl TryFrom<StoredRecord<'_>> for HoldRecord {
     type Error = IndexError;
 
     fn try_from(stored: StoredRecord<'_>) -> Result<Self, IndexError> {

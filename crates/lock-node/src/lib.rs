@@ -103,7 +103,7 @@ pub use fault_injection::{fail_points, fail_step};
 pub use instruments::counters;
 pub use lock_history;
 pub use metrics::MetricsConfig;
-pub use node::{BackupRefused, HistoryError, Node, OpenedSession, Proposal};
+pub use node::{BackupRefused, HistoryError, Node, OpenedSession, SubmittedProposal};
 pub use observers::config::{HistoryConfig, SessionEventsConfig, WatchConfig};
 pub use observers::event_feed::{
     FeedEvent, FeedEventKind, FeedPage, MAX_FEED_EVENTS, MAX_FEED_SUBSCRIBERS, TooManyFeedSubscribers,

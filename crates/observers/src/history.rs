@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lock_history::{Gap, HistoryLimits, Index, IndexError, Position, Record};
+use lock_history::{HistoryGap, HistoryLimits, HoldRecord, Index, IndexError, Position};
 use parking_lot::{Condvar, Mutex};
 use znode_store::{Event, Hold, LockName, Store};
 
@@ -50,7 +50,7 @@ pub struct LockHistory {
     /// Token before which the next page begins; `None` on the last page.
     pub next_before: Option<u64>,
     /// Periods within this page in which records may be missing.
-    pub gaps: Vec<Gap>,
+    pub gaps: Vec<HistoryGap>,
     /// Position up to which records were removed.
     pub since: Position,
 }
@@ -61,7 +61,7 @@ pub enum HistoryEntry {
     /// Present hold.
     Open(Hold),
     /// Past hold.
-    Over(Record),
+    Over(HoldRecord),
 }
 
 impl HistoryEntry {
@@ -250,7 +250,7 @@ impl Shared {
 /// Merges present holders into the records, the latest first, and cuts the page off after `count`, but not between two entries with one
 /// token.
 fn merge(
-    records: Vec<Record>,
+    records: Vec<HoldRecord>,
     next_before: Option<u64>,
     holds: Vec<Hold>,
     before: Option<u64>,
@@ -408,7 +408,7 @@ impl HistoryWriter {
     }
 
     /// Records that nothing is known up to `until`. Returns the gap, if it is one in what the index knows.
-    fn miss(&mut self, until: Position) -> Option<Gap> {
+    fn miss(&mut self, until: Position) -> Option<HistoryGap> {
         self.told = until;
         let mut gap = None;
         self.attempt(|index| {
@@ -419,7 +419,7 @@ impl HistoryWriter {
     }
 
     /// Closes the holds that were open at the beginning of a gap and have ended by now.
-    fn close_open(&mut self, gap: Gap) {
+    fn close_open(&mut self, gap: HistoryGap) {
         let mut open = Vec::new();
         self.attempt(|index| {
             open = index.open_holds();

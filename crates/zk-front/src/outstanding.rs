@@ -9,7 +9,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use lock_node::{Proposal, ProposeError, Unavailable};
+use lock_node::{ProposeError, SubmittedProposal, Unavailable};
 use zk_wire::{ErrorCode, Outcome, Request};
 use znode_store::Applied;
 
@@ -38,7 +38,7 @@ struct PendingRequest {
 /// Event that a reply waits for, beside the replies before it.
 pub(crate) enum PendingOutcome {
     /// The outcome of the proposal.
-    Write(Proposal, WriteReply),
+    Write(SubmittedProposal, WriteReply),
     /// A read barrier: this node has applied everything that was committed when the request was started.
     Sync(String, Barrier),
     /// Nothing: the outcome is known.

@@ -1,7 +1,7 @@
 //! Route and documents of a lock's history. The node decides which holds it retains; this module only returns them.
 
 use axum::http::Uri;
-use lock_node::lock_history::{End, Gap, Position, Record};
+use lock_node::lock_history::{End, HistoryGap, HoldRecord, Position};
 use lock_node::{HistoryEntry, LockHistory};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -135,7 +135,7 @@ impl<'a> EntryAnswer<'a> {
     fn new(entry: &'a HistoryEntry) -> Self {
         match entry {
             HistoryEntry::Open(hold) => Self::of(hold),
-            HistoryEntry::Over(Record { hold, end }) => {
+            HistoryEntry::Over(HoldRecord { hold, end }) => {
                 let mut answer = Self::of(hold);
                 answer.end(end);
                 answer
@@ -203,7 +203,7 @@ impl<'a> EntryAnswer<'a> {
 }
 
 impl GapAnswer {
-    fn new(gap: &Gap) -> Self {
+    fn new(gap: &HistoryGap) -> Self {
         Self {
             from_at: Timestamp(gap.after.time_ms),
             until_at: Timestamp(gap.until.time_ms),

@@ -1,6 +1,6 @@
 //! Tests of the ring, of gaps, and of their persistence over restarts.
 
-use lock_history::{End, Gap, Index, IndexError, MAX_GAPS};
+use lock_history::{End, HistoryGap, Index, IndexError, MAX_GAPS};
 use tempfile::TempDir;
 use znode_store::{ContenderEnd, Hold};
 
@@ -68,7 +68,7 @@ fn open_hold_is_closed_after_restart_by_its_end_or_by_a_gap() {
         .ended(&known, at(20), &ContenderEnd::Released, Some("ip:10.0.0.1"))
         .unwrap();
     assert_eq!(index.missed_until(at(12)), None, "this position is recorded");
-    let gap = Gap {
+    let gap = HistoryGap {
         after: at(12),
         until: at(30),
     };

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use lock_history::{End, Index, Position, Record};
+use lock_history::{End, HoldRecord, Index, Position};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -317,7 +317,7 @@ impl World {
         for name in LOCKS {
             let mut of_lock: Vec<_> = kept.iter().filter(|(key, ..)| key.0 == lock(name)).collect();
             of_lock.sort_by_key(|(key, ..)| std::cmp::Reverse((key.2, key.1.clone())));
-            let mut found: Vec<Record> = Vec::new();
+            let mut found: Vec<HoldRecord> = Vec::new();
             let mut before = None;
             loop {
                 let page = index.page(&lock(name), before, page_length).unwrap();
@@ -330,7 +330,7 @@ impl World {
             }
             let seen: Vec<_> = found
                 .iter()
-                .map(|Record { hold, end }| {
+                .map(|HoldRecord { hold, end }| {
                     let key = key_of(hold);
                     let End::Known { at, how, .. } = end else {
                         panic!("no snapshot hid an end, but the record says {end:?}")

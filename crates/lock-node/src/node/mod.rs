@@ -27,7 +27,7 @@ use znode_watch::{TooManyWatches, WatchCounts, WatchKind};
 
 pub use self::backup::BackupRefused;
 pub use self::history::HistoryError;
-pub use self::proposal::Proposal;
+pub use self::proposal::SubmittedProposal;
 use crate::admission::{Admission, AdmissionConfig, AdmissionCounts, AdmissionPermit, Busy, Work};
 use crate::cluster_events::ClusterEventLog;
 use crate::command_versions::LONG_PATHS;
@@ -135,16 +135,20 @@ impl Node {
     /// applied in another order; a caller that cannot accept that uses turns ([`Command::InTurn`]).
     ///
     /// Rejects the request at once while this node is overloaded.
-    pub fn submit(&self, request: Request) -> Result<Proposal, ProposeError> {
+    pub fn submit(&self, request: Request) -> Result<SubmittedProposal, ProposeError> {
         self.inner.raft.accepting()?;
         let permit = self.inner.admission.place(&request).map_err(Unavailable::from)?;
-        Proposal::submit(self, request, permit)
+        SubmittedProposal::submit(self, request, permit)
     }
 
     /// Proposes a request like [`Node::submit`], with a permit that the caller has from [`Node::permit_for_step`].
-    pub fn submit_in(&self, request: Request, permit: AdmissionPermit) -> Result<Proposal, ProposeError> {
+    pub fn submit_in(
+        &self,
+        request: Request,
+        permit: AdmissionPermit,
+    ) -> Result<SubmittedProposal, ProposeError> {
         self.inner.raft.accepting()?;
-        Proposal::submit(self, request, permit)
+        SubmittedProposal::submit(self, request, permit)
     }
 
     /// Returns a permit for a step of a connected client. If there is none, the caller should stop reading from the client until [`Node::room`]

@@ -24,7 +24,7 @@ use raft_node::codec;
 /// Pending proposal. It completes when this node has applied it, or when its timeout is over; see [`Node::propose`]. Dropping it cancels the
 /// proposal: the command may still be applied, but the caller does not learn the outcome.
 #[must_use = "dropping it cancels the proposal"]
-pub struct Proposal {
+pub struct SubmittedProposal {
     node: Node,
     number: u64,
     answer: oneshot::Receiver<Answered>,
@@ -40,7 +40,7 @@ pub struct Proposal {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Proposal {
+impl SubmittedProposal {
     pub(super) fn submit(
         node: &Node,
         mut request: Request,
@@ -132,7 +132,7 @@ fn at_submission(node: &Node, mut request: Request) -> Request {
     request
 }
 
-impl Future for Proposal {
+impl Future for SubmittedProposal {
     type Output = Result<Applied, ProposeError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -162,7 +162,7 @@ impl Future for Proposal {
     }
 }
 
-impl Drop for Proposal {
+impl Drop for SubmittedProposal {
     fn drop(&mut self) {
         if !self.is_over {
             self.cancel();
