@@ -86,7 +86,7 @@ async fn the_leader_is_found_and_followed() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_not_told_to_stays_where_it_is() {
+async fn client_without_at_leader_stays_at_its_server() {
     let (servers, leader) = servers().await;
     let addresses = servers.each_ref().map(|server| server.address.as_str());
     let client = LockClient::new(addresses).unwrap();

@@ -75,7 +75,7 @@ impl SlowLog {
             apply_ms = ms(times.applying()),
             reply_ms = ms(times.replying()),
             outcome,
-            others_not_told = omitted,
+            omitted,
             "{note}"
         );
     }
@@ -92,7 +92,7 @@ impl SlowLog {
                 what = %subject,
                 took_ms,
                 outcome,
-                others_not_told = omitted,
+                omitted,
                 "slow, and its outcome is unknown"
             );
         }
