@@ -326,6 +326,8 @@ class Threads(unittest.TestCase):
     def test_interrupted_wait_leaves_the_queue(self) -> None:
         holder = self.cluster.gate()
         self.addCleanup(holder.close)
+        # Processes in the background of a shell inherit that the signal is ignored.
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
 
         def interrupt() -> None:
             while not holder.inspect("a")["queue"]:
