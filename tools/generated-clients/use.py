@@ -5,7 +5,7 @@ import threading
 
 from lockgate_api import Client
 from lockgate_api.api.health import metrics
-from lockgate_api.api.locks import acquire_lock, look_at_lock, release_lock
+from lockgate_api.api.locks import acquire_lock, get_lock, release_lock
 from lockgate_api.api.multilock import acquire_locks, release_locks
 from lockgate_api.api.sessions import close_session, open_session
 from lockgate_api.api.znodes import read_znodes, transaction
@@ -78,7 +78,7 @@ def main() -> None:
     waiting = threading.Thread(target=lambda: granted.append(acquire(last, body)))
     waiting.start()
     while True:
-        seen = look_at_lock.sync(LOCK, client=last)
+        seen = get_lock.sync(LOCK, client=last)
         assert isinstance(seen, LockAnswer), seen
         if len(seen.queue) == 1:
             break

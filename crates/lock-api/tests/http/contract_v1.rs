@@ -286,7 +286,7 @@ fn seen_position_is_called_zxid() {
     let ids: BTreeSet<_> = with_zxid
         .map(|operation| operation["operationId"].as_str().unwrap())
         .collect();
-    assert_eq!(ids, ["followSession", "lookOn", "watchZnode"].into());
+    assert_eq!(ids, ["followSession", "followEvents", "watchZnode"].into());
     for operation in operations() {
         assert!(!parameters(operation).contains("seen_zxid"), "{operation}");
     }

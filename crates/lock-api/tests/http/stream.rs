@@ -36,7 +36,13 @@ impl Server {
 
     /// Opens the feed: `query` begins with a question mark, or is empty; `header` is a line of the head, or empty.
     pub async fn subscribe_feed(&self, query: &str, header: &str) -> Result<Stream, Reply> {
-        Stream::open_at(self.address, "lookOn", &format!("/v1/events{query}"), header).await
+        Stream::open_at(
+            self.address,
+            "followEvents",
+            &format!("/v1/events{query}"),
+            header,
+        )
+        .await
     }
 
     /// Follows a session with this token.

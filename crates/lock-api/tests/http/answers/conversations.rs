@@ -570,11 +570,11 @@ pub async fn access() -> BTreeSet<Answer> {
         assert_eq!(reply.status, status, "{id}: {reply:?}");
         reply
     };
-    by("lookAtAccess", 200).await;
+    by("getAccess", 200).await;
     let first = by("secureCluster", 201).await.expect(201);
     by("secureCluster", 409).await.problem(409, "already_secured");
     for (id, code) in [
-        ("lookAtRole", "no_role"),
+        ("getRole", "no_role"),
         ("deleteRole", "no_role"),
         ("createToken", "no_role"),
         ("setCertificate", "no_role"),
@@ -585,7 +585,7 @@ pub async fn access() -> BTreeSet<Answer> {
     }
     for id in [
         "setRole",
-        "lookAtRole",
+        "getRole",
         "listRoles",
         "setCertificate",
         "listCertificates",

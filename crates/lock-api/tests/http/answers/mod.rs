@@ -85,7 +85,7 @@ const ELSEWHERE_TESTED: &[(&str, &str, &str)] = &[
         "takes backups that are larger than what the system buffers: `snapshot`",
     ),
     (
-        "lookOn",
+        "followEvents",
         "too_many_requests",
         "needs the maximum number of observers: `event_feed`",
     ),
@@ -368,7 +368,7 @@ const MADE_UP: &str =
 
 /// Operations that policies authorize, and no access control list of a znode.
 const OF_POLICIES: [&str; 28] = [
-    "lookAtSession",
+    "getSession",
     "closeSession",
     "heartbeat",
     "listEphemerals",
@@ -379,13 +379,13 @@ const OF_POLICIES: [&str; 28] = [
     "createToken",
     "revokeToken",
     "listRoles",
-    "lookAtRole",
+    "getRole",
     "setRole",
     "deleteRole",
     "listCertificates",
     "setCertificate",
     "deleteCertificate",
-    "lookAtCluster",
+    "getCluster",
     "membersCondition",
     "metrics",
     "downloadBackup",
@@ -414,7 +414,7 @@ async fn not_allowed() -> BTreeSet<Answer> {
     for operation in that_can("forbidden") {
         let id = operation.id;
         let operation = match id {
-            "lookAtSession" | "closeSession" | "heartbeat" | "listEphemerals" | "followSession" => {
+            "getSession" | "closeSession" | "heartbeat" | "listEphemerals" | "followSession" => {
                 operation.of(&theirs)
             }
             "transaction" => Operation {
@@ -478,12 +478,13 @@ async fn unavailable() -> BTreeSet<Answer> {
     let all = all.filter(|operation| operation.id != "makeSnapshot");
     let calls = all.map(|operation| {
         let operation = match (&*operation.method, operation.id) {
-            ("GET", "ready" | "downloadBackup" | "checkFencingToken" | "lookOn" | "membersCondition") => {
-                operation
-            }
+            (
+                "GET",
+                "ready" | "downloadBackup" | "checkFencingToken" | "followEvents" | "membersCondition",
+            ) => operation,
             // A position that no node has reached yet.
             ("GET", "followSession") => operation.with_query("zxid", "9999.1"),
-            ("GET", "metrics" | "lookAtCluster") => operation,
+            ("GET", "metrics" | "getCluster") => operation,
             ("GET", _) | (_, "readZnodes") => operation.with_query("linearizable", "true"),
             _ => operation,
         };
@@ -491,7 +492,7 @@ async fn unavailable() -> BTreeSet<Answer> {
         async move {
             let reply = match operation.id {
                 // Only the leader could tell whether such a token exists.
-                "metrics" | "lookAtCluster" => operation.call_as(server, MADE_UP).await,
+                "metrics" | "getCluster" => operation.call_as(server, MADE_UP).await,
                 _ => operation.call(server).await,
             };
             (reply, operation)

@@ -30,7 +30,7 @@ pub fn operations() -> Vec<Operation> {
 
 fn cluster() -> Vec<Operation> {
     vec![
-        Operation::get("/v1/access", "lookAtAccess", "Shows whether the cluster is secured, and the caller's identity")
+        Operation::get("/v1/access", "getAccess", "Shows whether the cluster is secured, and the caller's identity")
             .says("No authentication is required, but a token in the request must be valid.")
             .asks::<ReadQuery>(&[])
             .answers::<AccessAnswer>(
@@ -117,7 +117,7 @@ fn of_roles() -> Vec<Operation> {
             .fails(&FRESH),
         of_role(Operation::get(
             "/v1/roles/{role}",
-            "lookAtRole",
+            "getRole",
             "Shows the grants of a role",
         ))
         .asks::<ReadQuery>(&[])

@@ -24,7 +24,7 @@ pub fn operations() -> Vec<Operation> {
     let mut all = vec![
         Operation::get(
             "/v1/cluster",
-            "lookAtCluster",
+            "getCluster",
             "Shows the cluster from this node's view",
         )
         .says("Values that only the leader knows are `null` on other nodes.")
@@ -75,7 +75,7 @@ fn event_feed() -> Operation {
     let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
     Operation::get(
         "/v1/events",
-        "lookOn",
+        "followEvents",
         "Streams events of all locks and sessions",
     )
     .says(

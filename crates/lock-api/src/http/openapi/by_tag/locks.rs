@@ -129,7 +129,7 @@ fn reads() -> Vec<Operation> {
     vec![
         one(Operation::get(
             "/v1/locks/{name}",
-            "lookAtLock",
+            "getLock",
             "Shows a lock: its holders and its waiters",
         ))
         .says("A lock that was not used for a minute is swept: `no_lock` means that it is free.")

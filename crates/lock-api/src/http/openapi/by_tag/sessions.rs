@@ -45,7 +45,7 @@ pub fn operations() -> Vec<Operation> {
             .fails(&GROWS),
         one(Operation::get(
             "/v1/sessions/{session}",
-            "lookAtSession",
+            "getSession",
             "Shows a session",
         ))
         .asks::<ReadQuery>(&[])

@@ -43,7 +43,7 @@ pub fn operations() -> Vec<Operation> {
 
 fn single() -> Vec<Operation> {
     vec![
-        one(Operation::get("/v1/znodes/{path}", "lookAtZnode", "Shows data and metadata of a znode"))
+        one(Operation::get("/v1/znodes/{path}", "getZnode", "Shows data and metadata of a znode"))
             .says("`prefix`, `after` and `count` belong to `children=true`.")
             .asks::<GetQuery>(&[("children", json!(true))])
             .with_words::<words::PageLimit>()
@@ -106,7 +106,7 @@ fn single() -> Vec<Operation> {
             .fails(&OF_SESSION)
             .fails(&[Code::BadVersion, Code::NotEmpty])
             .fails(&CHANGE),
-        one(Operation::get("/v1/acl/{path}", "lookAtAcl", "Shows the access control list of a znode"))
+        one(Operation::get("/v1/acl/{path}", "getAcl", "Shows the access control list of a znode"))
             .says("Requires the right to read or to administer the znode. Without the latter the hashes of passwords are hidden.")
             .asks::<ReadQuery>(&[])
             .answers::<AclAnswer<'_>>(StatusCode::OK, "The list.", acl())
