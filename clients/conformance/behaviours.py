@@ -668,13 +668,14 @@ def tls_token_and_client_certificate(t):
 @behaviour(13)
 def provider_of_tokens_is_asked_and_an_expired_token_refused(t):
     cluster = secured(t)
-    token = cluster.api("POST", "/v1/tokens", {"role": "admin", "description": "suite", "expires_in_ms": 2000})[1]["token"]
+    token = cluster.api("POST", "/v1/tokens", {"role": "admin", "description": "suite", "expires_in_ms": 8000})[1]["token"]
     file = t.directory / "token"
     file.write_text(token)
     d = t.driver()
     d.do("open", client="c", servers=cluster.servers, ttl_ms=t.ttl, ca_file=str(cluster.ca_file), token_file=str(file))
     d.do("create", client="c", path="/" + t.name("z").replace("/", "-"))
-    time.sleep(2.5)
+    # Long enough for the first call on a busy machine.
+    time.sleep(8.5)
     error = d.fails("refused", "acquire", client="c", as_="x", lock=t.name(), wait_ms=0)
     check(error.code == "unauthenticated", f"with an expired token: {error}")
     file.write_text(cluster.admin_token)
