@@ -34,7 +34,8 @@ pub async fn handle<F: Future<Output = HandlerResult>>(
 ) -> Response {
     let mut counted = api.requests.begin(endpoint.operation);
     let id = HttpRequestId::next();
-    let served = async {
+    // Pinned here: a future that is moved into the scope is copied, at some kilobytes for each request.
+    let served = std::pin::pin!(async {
         match load_shedding::admit(api, &request) {
             Ok(admitted) => {
                 let outcome = async {
@@ -51,7 +52,7 @@ pub async fn handle<F: Future<Output = HandlerResult>>(
             }
             Err(problem) => problem.into_response(),
         }
-    };
+    });
     let mut response = id.scope(served).await;
     id.mark(response.headers_mut());
     origin::set_security_headers(response.headers_mut());
