@@ -114,12 +114,13 @@ class Cluster:
     def signal(self, node, number):
         os.kill(self.pid(node), number)
 
-    def api(self, method, path, body=None, node=None, timeout=20.0, tries=40):
+    def api(self, method, path, body=None, node=None, timeout=20.0, tries=40, token=None):
         """Sends a request of the suite itself, to any node that answers. Returns status and document."""
         for attempt in itertools.count():
             address = self.servers[((node or 1) - 1 + (0 if node else attempt)) % 3]
             scheme = "https" if self.tls else "http"
-            headers = {"authorization": f"Bearer {self.admin_token}"} if self.admin_token else {}
+            token = token or self.admin_token
+            headers = {"authorization": f"Bearer {token}"} if token else {}
             data = None if body is None else json.dumps(body).encode()
             request = urllib.request.Request(f"{scheme}://{address}{path}", data, headers, method=method)
             try:

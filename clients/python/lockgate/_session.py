@@ -41,6 +41,7 @@ class Session:
         self._suspected: List[Server] = []
         self._next_beat = 0.0
         self._pauses = pauses()
+        self._asking = False
         self._beats = {asyncio.ensure_future(self._keep_alive()), asyncio.ensure_future(self._follow())}
 
     @classmethod
@@ -121,7 +122,9 @@ class Session:
                 waited_at = [server for server in self.servers.list if server.waits]
                 for server in {*waited_at, self.servers.current}:
                     self._start(server)
-                if not life.followed and life.holds:
+                # While no server can be reached, heartbeats follow each other faster than questions end.
+                if not life.followed and life.holds and not self._asking:
+                    self._asking = True
                     self._spawn(self._ask_holdings())
             silences = [sent + silent_after for server, sent in self._unanswered.items() if server not in self._suspected]
             wake_at = min([self._next_beat, life.valid_until, *silences])
@@ -186,6 +189,8 @@ class Session:
         else:
             if held.get("complete", True):
                 self.life.holds_only(asked, [entry["holder"] for entry in held["held"]])
+        finally:
+            self._asking = False
 
     async def _follow(self) -> None:
         """Follows the event stream: at one server after the other, from the last event on. Fencing tokens are log positions."""

@@ -142,6 +142,48 @@ class Lossy(FakeCluster):
         return answer
 
 
+class Cut(FakeCluster):
+    """Cluster that cannot be reached once it is cut. A question for the locks of a session is never answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_cut = False
+        self.heartbeats = self.questions = self.most_questions = 0
+
+    async def send(self, server: str, request: Request) -> Answer:
+        if not self.is_cut:
+            return await super().send(server, request)
+        if request.method == "GET" and request.path.startswith("/v1/sessions/"):
+            self.questions += 1
+            self.most_questions = max(self.most_questions, self.questions)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.questions -= 1
+        self.heartbeats += request.path.endswith("heartbeat")
+        raise NotSent("no connection")
+
+    async def stream(self, server: str, request: Request) -> Any:
+        raise NotSent("no connection")
+
+
+class Holdings(unittest.TestCase):
+    def test_locks_are_asked_for_once_at_a_time(self) -> None:
+        cluster = Cut()
+        gate = cluster.gate(ttl=3.0)
+        self.addCleanup(gate.close)
+        lock = gate.lock("a")
+        lock.acquire()
+        cluster.is_cut = True
+        end = time.monotonic() + 20
+        while lock.loss is None:
+            self.assertLess(time.monotonic(), end, "the session is never lost")
+            time.sleep(0.02)
+        self.assertGreater(cluster.heartbeats, 3)
+        self.assertEqual(cluster.most_questions, 1)
+        cluster.is_cut = False
+
+
 class Retries(unittest.TestCase):
     def setUp(self) -> None:
         self.cluster = Lossy()
