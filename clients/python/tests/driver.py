@@ -10,6 +10,7 @@ import logging
 import pathlib
 import sys
 import threading
+import time
 from typing import Any, Callable, Dict, List, Optional
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -197,12 +198,13 @@ class Driver:
 
         async def work() -> None:
             while True:
+                checked_at = time.monotonic()
                 try:
                     lock.check()
                 except (LockLost, RuntimeError) as error:
                     reason = error.loss.reason if isinstance(error, LockLost) else "released"
                     return say({"event": "stopped", "as": name, "reason": reason})
-                say({"event": "worked", "as": name})
+                say({"event": "worked", "as": name, "checked_at": checked_at})
                 await asyncio.sleep(every_ms / 1000)
 
         self.keep(work())

@@ -92,13 +92,14 @@ async function body(as: string, signal: AbortSignal, hold: boolean): Promise<voi
 
 async function work(as: string, lock: Lock, every: number): Promise<void> {
   while (true) {
+    const checkedAt = Number(process.hrtime.bigint()) / 1e9;
     try {
       lock.check();
     } catch (error) {
       say({ event: "stopped", as, reason: error instanceof LockLost ? error.loss.reason : "released" });
       return;
     }
-    say({ event: "worked", as });
+    say({ event: "worked", as, checked_at: checkedAt });
     await pause(every);
   }
 }
