@@ -248,7 +248,7 @@ impl Core {
     /// Applies the answer of a server to a heartbeat that was sent at this time.
     fn note_renewed(&self, server: usize, sent: BootInstant, renewed: &Renewed) {
         self.life.confirm(sent, Duration::from_millis(renewed.ttl_ms));
-        self.life.asked(sent, &renewed.release_requested);
+        self.life.note_release_requests(sent, &renewed.release_requested);
         if renewed.leads && self.servers.is_at_leader() {
             self.servers.turn_to(server);
         }

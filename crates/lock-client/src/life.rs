@@ -377,7 +377,7 @@ impl Life {
 
     /// Applies the release requests in the answer to a heartbeat that was sent at `sent`: these holders have an unanswered one, and no
     /// others.
-    pub(crate) fn asked(&self, sent: BootInstant, all: &[RequestedRelease]) {
+    pub(crate) fn note_release_requests(&self, sent: BootInstant, all: &[RequestedRelease]) {
         for held in self.facts.lock().guards.values() {
             let asked = all.iter().find(|asked| asked.holder == held.holder);
             // A request that arrived meanwhile is newer.
@@ -619,10 +619,10 @@ mod tests {
         };
         let sent = BootInstant::now();
         life.release_is_requested("a", &request);
-        life.asked(sent, &[]);
+        life.note_release_requests(sent, &[]);
         assert_eq!(*guard.asked.borrow(), Some(request));
         while BootInstant::now() == sent {}
-        life.asked(BootInstant::now() + Duration::from_secs(1), &[]);
+        life.note_release_requests(BootInstant::now() + Duration::from_secs(1), &[]);
         assert_eq!(*guard.asked.borrow(), None);
     }
 
@@ -633,7 +633,7 @@ mod tests {
         outer.hold.set(Mode::Shared, FencingToken(7));
         let text = r#"[{"lock": "job", "holder": "a", "by": "x", "reason": "y", "requested_at": "z"}]"#;
         let asked: Vec<RequestedRelease> = serde_json::from_str(text).unwrap();
-        life.asked(BootInstant::now(), &asked);
+        life.note_release_requests(BootInstant::now(), &asked);
         let inner = life.enter(&grant("a"));
         assert_eq!(
             (inner.hold.now(), other.hold.now()),
@@ -646,7 +646,7 @@ mod tests {
             assert_eq!(asked.borrow().as_ref().map(|asked| &*asked.reason), Some("y"));
         }
         assert_eq!(*other.asked.borrow(), None);
-        life.asked(BootInstant::now(), &[]);
+        life.note_release_requests(BootInstant::now(), &[]);
         assert_eq!(*outer.asked.borrow(), None);
     }
 }

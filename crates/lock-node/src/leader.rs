@@ -122,7 +122,7 @@ impl Leadership {
             true => {
                 let age = |ms: u32| Duration::from_millis(u64::from(ms));
                 let sessions = sessions.into_iter();
-                let beats = sessions.map(|(session, age_ms)| (session, heard_at(arrived, age(age_ms))));
+                let beats = sessions.map(|(session, age_ms)| (session, sent_at(arrived, age(age_ms))));
                 Some(self.touch(beats.collect()).await?)
             }
             false => None,
@@ -151,7 +151,7 @@ impl Leadership {
 }
 
 /// Returns the time from which a heartbeat of this age counts.
-fn heard_at(arrived: Instant, age: Duration) -> Instant {
+fn sent_at(arrived: Instant, age: Duration) -> Instant {
     match planted::is(Bug::HeartbeatAge) {
         true => arrived,
         // If the clock has not run for that long, the arrival is the only known time.

@@ -28,7 +28,7 @@
 //! - A confirmed heartbeat ([`Node::heartbeat`]) was counted by a node with proof that it still led *after* the heartbeat had arrived. The session
 //!   lives for at least its timeout after the heartbeat was sent.
 //! - The proposed end of a session is valid only in the term of the leader that proposed it.
-//! - A watch that is armed together with a read ([`Node::read_and_watch`], [`WatchConnection::look`]) fires at the first change after the state that
+//! - A watch that is armed together with a read ([`Node::read_and_watch`], [`WatchConnection::read`]) fires at the first change after the state that
 //!   was read. A notice is queued for its client before the answer of the command that caused it, and before any client can read the change on
 //!   this node. A watcher that has missed a change is notified of that.
 //!
@@ -125,7 +125,7 @@ pub use runtime_config::RuntimeConfig;
 pub use session_stream::{
     FollowError, SessionStream, StreamBegin, StreamOpening, StreamedEvent, StreamedEventKind,
 };
-pub use watch_connection::{WatchConnection, WatchingLook};
+pub use watch_connection::{WatchConnection, WatchedRead};
 pub use znode_store;
 pub use znode_watch::{
     self, NoWatch, Notice, TooManyWatches, WatchCounts, WatchKind, WatchLimits, WatchLists, WatcherType,

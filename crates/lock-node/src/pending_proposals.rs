@@ -338,7 +338,7 @@ mod tests {
     fn place(admission: &Arc<Admission>) -> AdmissionPermit {
         let session = SessionId(1);
         let request = Request::anonymous(Command::CloseSession { session });
-        admission.place(&request).unwrap()
+        admission.permit(&request).unwrap()
     }
 
     fn enter(pending: &PendingProposals) -> (u64, oneshot::Receiver<Answered>) {

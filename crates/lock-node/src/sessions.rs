@@ -226,7 +226,7 @@ impl SessionTracker {
     /// behind this command in the log, so the state will skip the session.
     ///
     /// Returns whether the session's silence is, or may be, on record. If so, the caller goes on with [`SessionTracker::off_record`].
-    pub fn heard(&self, session: SessionId, now: Instant) -> bool {
+    pub fn note_activity(&self, session: SessionId, now: Instant) -> bool {
         let mut leader_term = self.leader_term.lock();
         let Some(leader_term) = &mut *leader_term else {
             return false;
@@ -526,7 +526,7 @@ mod tests {
             None,
             "the end is proposed already"
         );
-        tracker.heard(A, late);
+        tracker.note_activity(A, late);
         tracker.ended(B);
         assert_eq!(tracker.still_ending(1, vec![A, B]), []);
         assert_eq!(
@@ -541,7 +541,7 @@ mod tests {
         let tracker = leading(start);
         let late = start + TIMEOUT;
         assert_eq!(over(&tracker, late), Some((1, vec![A, B])));
-        tracker.heard(A, late);
+        tracker.note_activity(A, late);
         tracker.ended(B);
         assert_eq!(
             touch(&tracker, 1, &[A, B], late),
@@ -690,10 +690,10 @@ mod tests {
         tracker.off_record(A);
         assert_eq!(to_note(&tracker, 1, &[A, B], start + MS * 2), [B]);
         // A command of the session takes it off the record as well, once it is applied.
-        assert!(tracker.heard(B, start + MS * 3));
+        assert!(tracker.note_activity(B, start + MS * 3));
         assert_eq!(to_note(&tracker, 1, &[B], start + MS * 3), [B]);
         tracker.off_record(B);
-        assert!(!tracker.heard(B, start + MS * 4));
+        assert!(!tracker.note_activity(B, start + MS * 4));
         // Its next silence is recorded again.
         assert_eq!(silent(&tracker, start + MS * 2 + TIMEOUT / 2), [(A, 5_000)]);
     }

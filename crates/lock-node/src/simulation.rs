@@ -16,9 +16,9 @@ pub trait Host: ReplicationHost {
         None
     }
     /// Reports that the command at `zxid` renewed this session.
-    fn heard(&self, _zxid: Zxid, _session: SessionId) {}
+    fn note_activity(&self, _zxid: Zxid, _session: SessionId) {}
     /// Reports that a command was applied. `store` is the state after it. Called in log order, under the lock of the state.
-    fn carried_out(&self, at: Place, zxid: Zxid, events: &[Event], store: &Store);
+    fn command_applied(&self, at: Place, zxid: Zxid, events: &[Event], store: &Store);
     /// Reports that the state was replaced by that of a snapshot, which ends at `at`.
     fn replaced(&self, at: Place, store: &Store);
 }

@@ -81,7 +81,7 @@ pub struct Tracing {
 
 impl Tracing {
     /// Returns whether a new trace is sampled. Its random id decides that.
-    pub fn takes(&self, trace: TraceId) -> bool {
+    pub fn samples(&self, trace: TraceId) -> bool {
         let [.., a, b, c, d] = trace;
         f64::from(u32::from_be_bytes([a, b, c, d])) < self.ratio * 2_f64.powi(32)
     }
@@ -241,7 +241,7 @@ mod tests {
                 collector: Arc::new(NullCollector),
                 ratio,
             };
-            (0..10_000).filter(|_| tracing.takes(new_trace_id())).count()
+            (0..10_000).filter(|_| tracing.samples(new_trace_id())).count()
         };
         assert_eq!((count(0.0), count(1.0)), (0, 10_000));
         assert!((700..1_300).contains(&count(0.1)));

@@ -45,9 +45,9 @@ impl WatchConnection {
 
     /// Locks the state, to read it and arm watches with no command applied in between. Hold the lock only briefly, and take no second one meanwhile:
     /// if the apply loop waits for the lock in between, both would deadlock.
-    pub fn look(&self) -> WatchingLook<'_> {
-        WatchingLook {
-            store: self.replica.look(),
+    pub fn read(&self) -> WatchedRead<'_> {
+        WatchedRead {
+            store: self.replica.read(),
             notifier: &self.notifier,
         }
     }
@@ -79,12 +79,12 @@ impl WatchConnection {
 }
 
 /// State that is locked for reading, with the connection on which watches can be armed.
-pub struct WatchingLook<'a> {
+pub struct WatchedRead<'a> {
     store: RwLockReadGuard<'a, Store>,
     notifier: &'a NotifierConnection,
 }
 
-impl WatchingLook<'_> {
+impl WatchedRead<'_> {
     /// Returns the state.
     pub fn store(&self) -> &Store {
         &self.store

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lock_node::{Node, NotArmed, WatchConnection, WatchKind, WatchLists, WatchesLost, WatchingLook};
+use lock_node::{Node, NotArmed, WatchConnection, WatchKind, WatchLists, WatchedRead, WatchesLost};
 use tokio::time::Instant;
 use zk_wire::{ErrorCode, MultiResult, Outcome, Reply, Request, SetWatches};
 use znode_store::{BadPath, Identities, MAX_OPERATIONS, SessionId, Store, ZPath, Zxid};
@@ -39,14 +39,14 @@ impl LocalReader<'_> {
     ///
     /// If the connection's watches are lost; then nothing may be answered.
     pub fn read(&self, request: &Request) -> Result<ReadResult, WatchesLost> {
-        let look = self.watches.look();
+        let read = self.watches.read();
         let began = may_take_long(request).then(Instant::now);
-        let zxid = look.store().zxid();
-        let outcome = self.answer(&look, request);
+        let zxid = read.store().zxid();
+        let outcome = self.answer(&read, request);
         began.inspect(|began| self.node.note_read(*began));
         let outcome = match outcome {
             Ok(mut reply) => {
-                drop(look);
+                drop(read);
                 ensemble::fill_in(self.node, request, &mut reply);
                 Ok(reply)
             }
@@ -56,26 +56,26 @@ impl LocalReader<'_> {
         Ok(ReadResult { zxid, outcome })
     }
 
-    fn answer(&self, look: &WatchingLook<'_>, request: &Request) -> Result<Reply, ReadError> {
+    fn answer(&self, read: &WatchedRead<'_>, request: &Request) -> Result<Reply, ReadError> {
         match request {
             // The watch is also set if the znode does not exist.
             Request::Exists { path, watch } => {
                 let at = readable(path).map_err(|_| no_such_path(path))?;
-                let view = look.store().seen_by(self.caller);
+                let view = read.store().seen_by(self.caller);
                 view.watch(&at).map_err(|refusal| code(&refusal))?;
                 if *watch && let Ok(path) = ZPath::parse(path) {
-                    look.arm(WatchKind::Data, &path)?;
+                    read.arm(WatchKind::Data, &path)?;
                 }
-                Ok(answer(look.store(), self.caller, request)?)
+                Ok(answer(read.store(), self.caller, request)?)
             }
             Request::GetData { path, watch } => {
-                self.read_and_watch(look, request, path, *watch, WatchKind::Data)
+                self.read_and_watch(read, request, path, *watch, WatchKind::Data)
             }
             Request::GetChildren { path, watch } | Request::GetChildren2 { path, watch } => {
-                self.read_and_watch(look, request, path, *watch, WatchKind::Children)
+                self.read_and_watch(read, request, path, *watch, WatchKind::Children)
             }
             Request::GetEphemerals { prefix } => {
-                let paths = look.store().seen_by(self.caller).ephemerals(self.session, prefix);
+                let paths = read.store().seen_by(self.caller).ephemerals(self.session, prefix);
                 let paths = paths.map_err(|refusal| code(&refusal))?;
                 Ok(Reply::Paths(paths.into_iter().map(String::from).collect()))
             }
@@ -83,10 +83,10 @@ impl LocalReader<'_> {
             Request::AddWatch { path, mode } => {
                 let kind = translate::watch_kind(*mode).ok_or(ErrorCode::MARSHALLING_ERROR)?;
                 let at = readable(path).map_err(|_| ErrorCode::BAD_ARGUMENTS)?;
-                let view = look.store().seen_by(self.caller);
+                let view = read.store().seen_by(self.caller);
                 view.watch(&at).map_err(|refusal| code(&refusal))?;
                 if let Ok(path) = ZPath::parse(path) {
-                    look.arm(kind, &path)?;
+                    read.arm(kind, &path)?;
                 }
                 Ok(Reply::Number(ErrorCode::OK.0))
             }
@@ -110,24 +110,24 @@ impl LocalReader<'_> {
                 relative_zxid,
                 watches,
             } => {
-                look.rearm(Zxid(relative_zxid.max(&0).cast_unsigned()), &lists(watches))?;
+                read.rearm(Zxid(relative_zxid.max(&0).cast_unsigned()), &lists(watches))?;
                 Ok(Reply::Done)
             }
-            other => Ok(answer(look.store(), self.caller, other)?),
+            other => Ok(answer(read.store(), self.caller, other)?),
         }
     }
 
     fn read_and_watch(
         &self,
-        look: &WatchingLook<'_>,
+        read: &WatchedRead<'_>,
         request: &Request,
         path: &str,
         watch: bool,
         kind: WatchKind,
     ) -> Result<Reply, ReadError> {
-        let reply = answer(look.store(), self.caller, request)?;
+        let reply = answer(read.store(), self.caller, request)?;
         if watch && let Ok(path) = ZPath::parse(path) {
-            look.arm(kind, &path)?;
+            read.arm(kind, &path)?;
         }
         Ok(reply)
     }

@@ -81,7 +81,7 @@ impl SessionKeepalive {
             Box::pin(async move {
                 let allowed = node.read_facts(|store| store.seen_by(&caller).may_go_on(session));
                 allowed.map_err(HeartbeatFailure::NotAllowed)?;
-                node.heartbeat_heard(session, active_at)
+                node.heartbeat_received_at(session, active_at)
                     .await
                     .map_err(HeartbeatFailure::Heartbeat)?;
                 Ok(())

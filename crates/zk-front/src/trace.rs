@@ -27,7 +27,7 @@ impl Traced {
     pub fn of(tracing: Option<&Tracing>, op: i32) -> Option<Box<Self>> {
         let tracing = tracing?;
         let trace = new_trace_id();
-        if !tracing.takes(trace) {
+        if !tracing.samples(trace) {
             return None;
         }
         let operation = op_code::name(op).unwrap_or(OTHER);

@@ -181,15 +181,15 @@ impl Host for SimulatedHost {
         self.removals_per_entry
     }
 
-    fn heard(&self, zxid: Zxid, session: SessionId) {
+    fn note_activity(&self, zxid: Zxid, session: SessionId) {
         let now = self.network.lock().agenda.now();
-        self.ledger.borrow_mut().prompt.asked(session, zxid, now);
+        self.ledger.borrow_mut().prompt.note_request(session, zxid, now);
     }
 
-    fn carried_out(&self, at: Place, zxid: Zxid, events: &[StoreEvent], store: &Store) {
+    fn command_applied(&self, at: Place, zxid: Zxid, events: &[StoreEvent], store: &Store) {
         let now = self.network.lock().agenda.now();
         let mut ledger = self.ledger.borrow_mut();
-        ledger.carried_out(self.index, now, at, zxid, events, store);
+        ledger.command_applied(self.index, now, at, zxid, events, store);
     }
 
     fn replaced(&self, at: Place, store: &Store) {
@@ -355,7 +355,7 @@ impl Machine {
         };
         let mut ledger = self.ledger.borrow_mut();
         for session in std::mem::take(&mut process.unread_heartbeats) {
-            ledger.prompt.heard(session, now);
+            ledger.prompt.note_activity(session, now);
         }
         drop(ledger);
         if clock_went_on {
@@ -418,7 +418,7 @@ impl Machine {
         if let ClientRequest::Heartbeat(session) = ask {
             match process.paused_at {
                 Some(_) => process.unread_heartbeats.push(session),
-                None => self.ledger.borrow_mut().prompt.heard(session, now),
+                None => self.ledger.borrow_mut().prompt.note_activity(session, now),
             }
         }
         let (state, network, index) = (process.state.clone(), self.network.clone(), self.index);

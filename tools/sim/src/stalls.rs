@@ -68,7 +68,7 @@ fn busy(world: &mut World, seed: u64, lasts: Micros, elections: &mut Elections) 
     world.run_for(ELECTION_LIMIT)?;
     let first = world.leads().ok_or("no leader was elected")?;
     world.run_for(ELECTION_LIMIT)?;
-    world.keeps(first)?;
+    world.check_leader(first)?;
 
     elections.took_ms.push(world.kill_leader()?);
     let (_, frozen) = world.leads().ok_or("there is no leader")?;
@@ -119,13 +119,13 @@ fn busy(world: &mut World, seed: u64, lasts: Micros, elections: &mut Elections) 
                     }
                 };
         }
-        world.keeps(leader)?;
+        world.check_leader(leader)?;
     }
     for machine in &mut world.machines {
         machine.resume(true);
     }
     world.run_for(SECOND)?;
-    world.keeps(leader)?;
+    world.check_leader(leader)?;
     elections.took_ms.push(world.kill_leader()?);
     Ok(())
 }
@@ -146,7 +146,7 @@ impl World {
         Some((term, node as usize - 1))
     }
 
-    fn keeps(&self, leader: (u64, usize)) -> Result<(), String> {
+    fn check_leader(&self, leader: (u64, usize)) -> Result<(), String> {
         match self.leads() {
             Some(now) if now != leader => Err(format!(
                 "an unnecessary election: node {} of term {} took over from node {} of term {}",

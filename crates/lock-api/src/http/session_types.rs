@@ -130,7 +130,7 @@ pub struct SessionAnswer {
 }
 
 impl SessionAnswer {
-    /// Describes a session, with the locks among its first `most` ephemeral znodes. [`SessionAnswer::heard`] adds the
+    /// Describes a session, with the locks among its first `most` ephemeral znodes. [`SessionAnswer::last_heartbeat`] adds the
     /// time of the last heartbeat, which is not part of the state.
     pub fn new(store: &Store, view: SessionView, now_ms: u64, most: usize) -> (SessionId, Self) {
         let (mut held, mut awaited) = (Vec::new(), Vec::new());
@@ -164,7 +164,7 @@ impl SessionAnswer {
     }
 
     /// Adds the time of the last heartbeat, if this node knows it.
-    pub fn heard(mut self, at_ms: Option<u64>) -> Self {
+    pub fn last_heartbeat(mut self, at_ms: Option<u64>) -> Self {
         self.last_heartbeat_at = at_ms.map(Timestamp);
         self
     }

@@ -181,7 +181,7 @@ pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResu
 
 fn with_heartbeat(api: &Api, (session, answer): (SessionId, SessionAnswer), now_ms: u64) -> SessionAnswer {
     let silent_for = api.node.silence(session);
-    answer.heard(silent_for.map(|silence| now_ms.saturating_sub(silence.as_millis() as u64)))
+    answer.last_heartbeat(silent_for.map(|silence| now_ms.saturating_sub(silence.as_millis() as u64)))
 }
 
 #[derive(Deserialize, IntoParams)]

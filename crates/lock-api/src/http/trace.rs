@@ -41,7 +41,7 @@ pub async fn follow(State(api): State<Shared>, request: Request, next: Next) -> 
     let trace = parent.map_or_else(new_trace_id, |parent| parent.trace);
     let is_traced = match parent {
         Some(parent) => parent.is_sampled,
-        None => tracing.takes(trace),
+        None => tracing.samples(trace),
     };
     if !is_traced {
         return next.run(request).await;

@@ -301,7 +301,9 @@ impl GrantWaiter {
         if let [(lock, holder)] = contenders.as_slice() {
             return Ok(vec![self.granted(lock, holder).await?]);
         }
-        let ends = contenders.iter().map(|(lock, holder)| self.gone(lock, holder));
+        let ends = contenders
+            .iter()
+            .map(|(lock, holder)| self.wait_until_gone(lock, holder));
         let mut ends: FuturesUnordered<_> = ends.collect();
         let granted = async {
             for (lock, holder) in contenders {
@@ -331,7 +333,7 @@ impl GrantWaiter {
     }
 
     /// Waits until a contender is gone, and returns the reason.
-    async fn gone(&self, lock: &LockName, holder: &HolderId) -> LockError {
+    async fn wait_until_gone(&self, lock: &LockName, holder: &HolderId) -> LockError {
         loop {
             match self.shared.node.wait_for_end(lock, holder).outcome().await {
                 WaitOutcome::Ended(how) => return self.ended(lock, holder, how).into(),

@@ -157,7 +157,7 @@ impl Admission {
     }
 
     /// Returns a permit for a request, or counts its rejection.
-    pub fn place(self: &Arc<Self>, request: &Request) -> Result<AdmissionPermit, Busy> {
+    pub fn permit(self: &Arc<Self>, request: &Request) -> Result<AdmissionPermit, Busy> {
         let work = Work::of(request);
         let permit = self.permit_for(work, work::weight(request));
         if permit.is_err()

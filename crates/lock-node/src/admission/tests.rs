@@ -30,17 +30,17 @@ fn keep() -> Request {
 #[tokio::test]
 async fn new_work_cannot_take_the_permits_of_work_that_keeps() {
     let admission = admission(2, 1_000_000);
-    let places: Vec<AdmissionPermit> = (0..2).map(|_| admission.place(&new(0)).unwrap()).collect();
-    assert_eq!(admission.place(&new(0)).unwrap_err(), Busy { outstanding: 2 });
+    let places: Vec<AdmissionPermit> = (0..2).map(|_| admission.permit(&new(0)).unwrap()).collect();
+    assert_eq!(admission.permit(&new(0)).unwrap_err(), Busy { outstanding: 2 });
     assert!(!admission.has_room(Work::New));
     let kept: Vec<AdmissionPermit> = (0..2 * MAINTENANCE_PERMITS_PER_NEW)
-        .map(|_| admission.place(&keep()).unwrap())
+        .map(|_| admission.permit(&keep()).unwrap())
         .collect();
-    assert!(admission.place(&keep()).is_err(), "nothing is without bounds");
+    assert!(admission.permit(&keep()).is_err(), "nothing is without bounds");
     let own = Request::internal(Command::CloseSession {
         session: SessionId(1),
     });
-    let own: Vec<AdmissionPermit> = (0..10).map(|_| admission.place(&own).unwrap()).collect();
+    let own: Vec<AdmissionPermit> = (0..10).map(|_| admission.permit(&own).unwrap()).collect();
     let counts = admission.counts();
     assert_eq!(
         (counts.new, counts.kept, counts.refused),
@@ -56,15 +56,15 @@ async fn new_work_cannot_take_the_permits_of_work_that_keeps() {
 #[tokio::test]
 async fn bytes_are_bounded_too_and_what_is_large_passes_alone() {
     let admission = admission(100, 10_000);
-    let large = admission.place(&new(20_000)).unwrap();
-    assert!(admission.place(&new(0)).is_err());
-    assert!(admission.place(&keep()).is_ok());
+    let large = admission.permit(&new(20_000)).unwrap();
+    assert!(admission.permit(&new(0)).is_err());
+    assert!(admission.permit(&keep()).is_ok());
     drop(large);
-    let places: Vec<AdmissionPermit> = (0..2).map(|_| admission.place(&new(5_000)).unwrap()).collect();
+    let places: Vec<AdmissionPermit> = (0..2).map(|_| admission.permit(&new(5_000)).unwrap()).collect();
     assert!(!admission.has_room(Work::New));
-    assert!(admission.place(&new(0)).is_err());
+    assert!(admission.permit(&new(0)).is_err());
     drop(places);
-    assert!(admission.place(&new(0)).is_ok());
+    assert!(admission.permit(&new(0)).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,7 +72,7 @@ async fn those_who_wait_for_room_are_woken_even_if_others_do_not_use_theirs() {
     let admission = admission(1, 1_000_000);
     for (request, work) in [(new(0), Work::New), (keep(), Work::Keep)] {
         let mut places = Vec::new();
-        while let Ok(place) = admission.place(&request) {
+        while let Ok(place) = admission.permit(&request) {
             places.push(place);
         }
         let waiters: Vec<_> = (0..3)
@@ -95,13 +95,13 @@ async fn a_slow_cluster_takes_less_in() {
     let most = 4 * LEAST_OUTSTANDING;
     let admission = admission(most, usize::MAX);
     for _ in 0..200 {
-        let place = admission.place(&new(0)).unwrap();
+        let place = admission.permit(&new(0)).unwrap();
         tokio::time::advance(Duration::from_millis(300)).await;
         place.record_applied();
     }
     assert_eq!(admission.counts().limit, LEAST_OUTSTANDING);
     for _ in 0..2_000 {
-        let place = admission.place(&new(0)).unwrap();
+        let place = admission.permit(&new(0)).unwrap();
         tokio::time::advance(Duration::from_millis(10)).await;
         place.record_applied();
     }
@@ -116,7 +116,7 @@ async fn bounds_that_are_changed_hold_from_then_on() {
         max_outstanding_bytes: 1_000_000,
         ..AdmissionConfig::default()
     };
-    let _first = admission.place(&new(0)).unwrap();
+    let _first = admission.permit(&new(0)).unwrap();
     // A waiter is notified that there is room.
     let waiting = tokio::spawn({
         let admission = admission.clone();
@@ -126,9 +126,9 @@ async fn bounds_that_are_changed_hold_from_then_on() {
     assert!(!waiting.is_finished());
     admission.reconfigure(bounds(3));
     waiting.await.unwrap();
-    let _second = admission.place(&new(0)).unwrap();
-    let _third = admission.place(&new(0)).unwrap();
-    assert!(admission.place(&new(0)).is_err());
+    let _second = admission.permit(&new(0)).unwrap();
+    let _third = admission.permit(&new(0)).unwrap();
+    assert!(admission.permit(&new(0)).is_err());
     // The limit is below the permits in use: holders keep theirs, and no permit is handed out.
     admission.reconfigure(bounds(2));
     assert_eq!(admission.counts().new, 3);

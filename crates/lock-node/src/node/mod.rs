@@ -137,7 +137,7 @@ impl Node {
     /// Rejects the request at once while this node is overloaded.
     pub fn submit(&self, request: Request) -> Result<SubmittedProposal, ProposeError> {
         self.inner.raft.accepting()?;
-        let permit = self.inner.admission.place(&request).map_err(Unavailable::from)?;
+        let permit = self.inner.admission.permit(&request).map_err(Unavailable::from)?;
         SubmittedProposal::submit(self, request, permit)
     }
 
@@ -266,11 +266,11 @@ impl Node {
     ///
     /// A proposed end of the session is not reported, because an earlier command of the session may still prevent it.
     pub async fn heartbeat(&self, session: SessionId) -> Result<Duration, HeartbeatError> {
-        self.heartbeat_heard(session, Instant::now()).await
+        self.heartbeat_received_at(session, Instant::now()).await
     }
 
     /// Renews a session whose client was `heard` earlier. The session lives for at least the returned time from then.
-    pub async fn heartbeat_heard(
+    pub async fn heartbeat_received_at(
         &self,
         session: SessionId,
         heard: Instant,
@@ -307,7 +307,7 @@ impl Node {
     /// Reads this node's state, which is never older than in an earlier call on this node. `look` must be short, because no command is applied
     /// meanwhile.
     pub fn read<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
-        let store = self.inner.replica.look();
+        let store = self.inner.replica.read();
         let began = Instant::now();
         let found = look(&store);
         drop(store);
@@ -317,7 +317,7 @@ impl Node {
 
     /// Reads a few values of this node's state, like [`Node::read`], but does not measure the duration.
     pub fn read_facts<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
-        look(&self.inner.replica.look())
+        look(&self.inner.replica.read())
     }
 
     /// Records the duration of a read of the state that began at that time and ends now, for the metric `longest_hold_seconds`.
@@ -349,7 +349,7 @@ impl Node {
         caller: Identities,
         look: impl FnOnce(&Store) -> T,
     ) -> Result<(T, Watcher), TooManyWatches> {
-        let store = self.inner.replica.look();
+        let store = self.inner.replica.read();
         let watcher = self.inner.replica.observers.notifier.watch(path, kind, caller)?;
         Ok((look(&store), watcher))
     }

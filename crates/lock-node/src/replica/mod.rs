@@ -105,7 +105,7 @@ impl Replica {
     }
 
     /// Locks the state for a reader outside.
-    pub fn look(&self) -> RwLockReadGuard<'_, Store> {
+    pub fn read(&self) -> RwLockReadGuard<'_, Store> {
         self.recent_reads.note();
         self.store.read()
     }
@@ -180,7 +180,7 @@ impl Replica {
     fn follow(&self, applied: &Applied, on_record: Option<SessionId>, now: Instant, store: &Store) {
         let Applied { position, .. } = *applied;
         let heard = |session| {
-            if self.sessions.heard(session, now) {
+            if self.sessions.note_activity(session, now) {
                 self.off_record(store, session, position);
             }
         };
@@ -255,7 +255,7 @@ impl ReplicatedState for Replica {
     }
 
     fn zxid(&self) -> u64 {
-        self.look().zxid().0
+        self.read().zxid().0
     }
 
     fn apply_blank(&self, at: LogPosition) {
@@ -308,7 +308,7 @@ impl ReplicatedState for Replica {
                     };
                     may.is_ok()
                 });
-                let on_record = asking.filter(|session| self.sessions.heard(*session, now));
+                let on_record = asking.filter(|session| self.sessions.note_activity(*session, now));
                 let command = AppliedCommand::from(&envelope.request.command);
                 #[cfg(feature = "failpoints")]
                 crate::command_fail_points::applying(&envelope.request.command);
@@ -325,9 +325,9 @@ impl ReplicatedState for Replica {
                 #[cfg(feature = "simulation")]
                 crate::simulation::ask(|host| {
                     if let Some(session) = asking.or(opened_session(&applied)) {
-                        host.heard(applied.position, session);
+                        host.note_activity(applied.position, session);
                     }
-                    host.carried_out(at.into(), applied.position, &applied.events, &store);
+                    host.command_applied(at.into(), applied.position, &applied.events, &store);
                 });
                 fail_step!("watch::before_dispatch");
                 self.observers.command_applied(&mut applied, &store, leads);
@@ -506,7 +506,7 @@ mod tests {
             tokio::sync::oneshot::Receiver<crate::pending_proposals::Answered>,
         ) {
             let request = create(text);
-            let place = Arc::new(Admission::new(AdmissionConfig::default())).place(&request);
+            let place = Arc::new(Admission::new(AdmissionConfig::default())).permit(&request);
             let encode = |call| codec::encode(&Envelope::new(ORIGIN, call, request)).into();
             self.replica.calls.enter(place.unwrap(), encode).unwrap()
         }
@@ -636,7 +636,7 @@ mod tests {
             .unwrap();
         let client = watches_of(&caller);
         for path in [&come, &never] {
-            client.look().arm(WatchKind::Data, path).unwrap();
+            client.read().arm(WatchKind::Data, path).unwrap();
         }
         drop(
             caller
@@ -666,7 +666,7 @@ mod tests {
             .watch(&root, WatchKind::PersistentRecursive, Identities::none())
             .unwrap();
         let client = watches_of(&caller);
-        client.look().arm(WatchKind::Persistent, &root).unwrap();
+        client.read().arm(WatchKind::Persistent, &root).unwrap();
         drop(caller.replica.replace(at(1, 10), state_with(&["/a"])));
         assert_eq!(client.next().await, Err(WatchesLost::StateReplaced));
         assert_eq!(watcher.fired().await, None);
@@ -677,13 +677,13 @@ mod tests {
         let caller = caller();
         let client = watches_of(&caller);
         let path = ZPath::parse("/a").unwrap();
-        client.look().arm(WatchKind::Data, &path).unwrap();
+        client.read().arm(WatchKind::Data, &path).unwrap();
         let (_, envelope, _) = caller.call("/a");
         let replica = caller.replica.clone();
         let applying = std::thread::spawn(move || {
             replica.apply_commands(at(1, 1), &proposal(1, &envelope)).unwrap();
         });
-        while client.look().store().stat(&path).is_none() {
+        while client.read().store().stat(&path).is_none() {
             std::thread::yield_now();
         }
         assert!(client.try_next().unwrap().is_some());
@@ -694,7 +694,7 @@ mod tests {
     async fn recent_reader_awaits_the_next_entries_for_a_while() {
         let Caller { replica, .. } = caller();
         assert!(!replica.is_awaited());
-        drop(replica.look());
+        drop(replica.read());
         assert!(replica.is_awaited());
         tokio::time::sleep(recent_reads::LATELY).await;
         assert!(!replica.is_awaited());

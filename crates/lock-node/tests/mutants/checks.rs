@@ -75,7 +75,7 @@ async fn forgets_watches() -> bool {
     let leader = cluster.leader().await;
     let here = cluster.follower().await;
     let client = cluster.node(here).connect_watcher(Identities::none());
-    client.look().arm(WatchKind::Data, &path("/a")).unwrap();
+    client.read().arm(WatchKind::Data, &path("/a")).unwrap();
     cluster.stop(leader).await;
     cluster.leader().await;
     put(cluster.node(here), "/a", "x").await;

@@ -17,10 +17,10 @@ async fn watch_fires_for_changes_at_another_node() {
         .session;
     let client = cluster.node(here).connect_watcher(Identities::none());
     let since = {
-        let look = client.look();
-        look.arm(WatchKind::Data, &path("/service")).unwrap();
-        look.arm(WatchKind::Children, &path("/")).unwrap();
-        look.store().zxid()
+        let read = client.read();
+        read.arm(WatchKind::Data, &path("/service")).unwrap();
+        read.arm(WatchKind::Children, &path("/")).unwrap();
+        read.store().zxid()
     };
     let created = cluster
         .node(there)
@@ -53,7 +53,7 @@ async fn watch_fires_for_changes_at_another_node() {
         children: vec![path("/zookeeper")],
         ..WatchLists::default()
     };
-    client.look().rearm(since, &lists).unwrap();
+    client.read().rearm(since, &lists).unwrap();
     let told = client.try_next().unwrap().unwrap();
     assert_eq!(told.path, path("/service"));
     assert_eq!(client.try_next(), Ok(None));
@@ -77,10 +77,10 @@ async fn client_of_a_node_that_installs_a_snapshot_misses_nothing() {
     let client = cluster.node(away).connect_watcher(Identities::none());
     for n in [3, 150] {
         let path = path(&format!("/n{n}"));
-        let look = client.look();
-        if look.store().stat(&path).is_none() {
-            look.arm(WatchKind::Data, &path).unwrap();
-            drop(look);
+        let read = client.read();
+        if read.store().stat(&path).is_none() {
+            read.arm(WatchKind::Data, &path).unwrap();
+            drop(read);
             let told = tokio::time::timeout(TIMEOUT, client.next()).await.unwrap();
             assert_eq!(told.unwrap().path, path);
         }

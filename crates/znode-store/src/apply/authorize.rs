@@ -43,7 +43,7 @@ pub(crate) fn admit(
                 false => caller_rights.may_use(store.sessions.owned(session), cx.caller)?,
             }
             // The request renews the session, whatever its outcome is.
-            store.sessions.hear(session, cx.zxid)?;
+            store.sessions.note_request(session, cx.zxid)?;
         }
     }
     if !matches!(command, Command::InTurn { .. }) {

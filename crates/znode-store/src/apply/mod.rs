@@ -105,7 +105,7 @@ fn answer(store: &mut Store, cx: &mut Context<'_>, request: Request) -> Outcome 
         command,
     } = request;
     if let Some(session) = session {
-        store.sessions.hear(session, cx.zxid)?;
+        store.sessions.note_request(session, cx.zxid)?;
     }
     let Some(request_id) = request_id.filter(|_| !planted::is(Bug::Repeated)) else {
         return execute(store, cx, session, None, command);
@@ -133,7 +133,7 @@ fn answer(store: &mut Store, cx: &mut Context<'_>, request: Request) -> Outcome 
                 if let Ok(Reply::SessionOpened { session, .. }) = &first
                     && store.sessions.fate(*session) == SessionFate::Live
                 {
-                    store.sessions.hear(*session, cx.zxid)?;
+                    store.sessions.note_request(*session, cx.zxid)?;
                 }
                 return first;
             }

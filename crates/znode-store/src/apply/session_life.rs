@@ -100,7 +100,7 @@ pub(crate) fn note_heartbeats(
     }
     let live = sessions
         .into_iter()
-        .filter(|session| store.sessions.hear(*session, cx.zxid).is_ok());
+        .filter(|session| store.sessions.note_request(*session, cx.zxid).is_ok());
     Ok(Reply::HeartbeatsNoted(live.count() as u32))
 }
 

@@ -291,7 +291,7 @@ impl Sessions {
     }
 
     /// Records a command or heartbeat of a live session, which makes an expiry that was proposed before void.
-    pub(crate) fn hear(&mut self, id: SessionId, at: Zxid) -> Result<(), Refusal> {
+    pub(crate) fn note_request(&mut self, id: SessionId, at: Zxid) -> Result<(), Refusal> {
         match self.live.get_mut(&id) {
             Some(session) if session.ending.is_none() => {
                 session.heard_at = at;

@@ -66,7 +66,7 @@ impl ReplicationHost for IsolatedHost {
 }
 
 impl Host for IsolatedHost {
-    fn carried_out(&self, _: Place, _: Zxid, _: &[Event], _: &Store) {}
+    fn command_applied(&self, _: Place, _: Zxid, _: &[Event], _: &Store) {}
     fn replaced(&self, _: Place, _: &Store) {}
 }
 

@@ -157,7 +157,7 @@ impl Client {
         self.next_request += 1;
         let request_id = format!("c{}-{}", self.id, self.next_request);
         if let Action::Task(Task::CreateUnique(_)) = action {
-            world.ledger.borrow_mut().exactly_once.asked(&request_id);
+            world.ledger.borrow_mut().exactly_once.note_request(&request_id);
         }
         let floor = world.ledger.borrow().acknowledged.floor();
         self.current = Some(Current {
@@ -356,7 +356,7 @@ impl Client {
         match &answer {
             ClientResponse::Refreshed(session, sent, timeout)
             | ClientResponse::Opened(session, sent, timeout) => {
-                world.ledger.borrow_mut().heard(*session, *sent, *timeout);
+                world.ledger.borrow_mut().note_activity(*session, *sent, *timeout);
             }
             ClientResponse::Ended(session) => world.ledger.borrow_mut().reported_ended(*session),
             _ => {}
@@ -402,7 +402,7 @@ impl Client {
                     && let Some(session) = &self.session
                 {
                     // An executed request counts as a heartbeat.
-                    ledger.heard(session.id, current.sent, session.timeout);
+                    ledger.note_activity(session.id, current.sent, session.timeout);
                 }
                 match (action, &applied.outcome) {
                     (Action::Task(Task::CreateUnique(_)), Ok(Reply::Created { path, .. })) => {

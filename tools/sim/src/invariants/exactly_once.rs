@@ -17,7 +17,7 @@ pub struct ExactlyOnce {
 
 impl ExactlyOnce {
     /// Records the first attempt of a request.
-    pub fn asked(&mut self, id: &str) {
+    pub fn note_request(&mut self, id: &str) {
         self.asked.insert(id.to_owned());
     }
 
@@ -58,7 +58,7 @@ mod tests {
     fn repeated_or_lost_execution_is_a_violation() {
         let path = |text| ZPath::parse(text).expect("a path");
         let mut once = ExactlyOnce::default();
-        once.asked("a");
+        once.note_request("a");
         assert_eq!(once.created("a", &path("/x1")), Ok(()));
         assert_eq!(once.created("a", &path("/x1")), Ok(()), "acknowledged again");
         assert_eq!(once.at_end(&BTreeSet::from([path("/x1")])), Ok(()));

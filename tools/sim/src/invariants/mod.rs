@@ -201,8 +201,8 @@ impl Ledger {
         self.watches.replaced(machine);
     }
 
-    /// See [`lock_node::simulation::Host::carried_out`].
-    pub fn carried_out(
+    /// See [`lock_node::simulation::Host::command_applied`].
+    pub fn command_applied(
         &mut self,
         machine: usize,
         now: Micros,
@@ -282,9 +282,9 @@ impl Ledger {
         self.note("sessions expire in time", check);
     }
 
-    /// Records a confirmed heartbeat; see `SessionExpiry::heard`.
-    pub fn heard(&mut self, session: SessionId, sent: Micros, timeout: Micros) {
-        let check = self.sessions.heard(session, sent, timeout);
+    /// Records a confirmed heartbeat; see `SessionExpiry::note_activity`.
+    pub fn note_activity(&mut self, session: SessionId, sent: Micros, timeout: Micros) {
+        let check = self.sessions.note_activity(session, sent, timeout);
         self.note("no live session expired early", check);
     }
 

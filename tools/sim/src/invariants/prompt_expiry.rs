@@ -80,7 +80,7 @@ impl PromptExpiry {
     }
 
     /// Records that a heartbeat of the session arrived at a node.
-    pub fn heard(&mut self, session: SessionId, now: Micros) {
+    pub fn note_activity(&mut self, session: SessionId, now: Micros) {
         if let Some(known) = self.sessions.get_mut(&session) {
             known.heard = now;
             known.before = self.passed;
@@ -88,10 +88,10 @@ impl PromptExpiry {
     }
 
     /// Records an applied command of the session; only the first node that applies it counts.
-    pub fn asked(&mut self, session: SessionId, at: Zxid, now: Micros) {
+    pub fn note_request(&mut self, session: SessionId, at: Zxid, now: Micros) {
         if at > self.last {
             self.last = at;
-            self.heard(session, now);
+            self.note_activity(session, now);
         }
     }
 
@@ -149,7 +149,7 @@ mod tests {
     fn session_above_its_bound_is_a_violation() {
         let mut sessions = PromptExpiry::new(1_000, SLACK);
         sessions.opened(SESSION, 4 * SECOND, 0);
-        sessions.heard(SESSION, SECOND);
+        sessions.note_activity(SESSION, SECOND);
         assert_eq!(sessions.check(5 * SECOND + SLACK), Ok(()));
         assert!(sessions.check(5 * SECOND + SLACK + 1).is_err());
         // There is no leader for a while, and the next leader knew nothing of the silence.
@@ -174,8 +174,8 @@ mod tests {
     fn command_counts_as_a_heartbeat_only_when_first_applied() {
         let mut sessions = PromptExpiry::new(1_000, SLACK);
         sessions.opened(SESSION, 4 * SECOND, 0);
-        sessions.asked(SESSION, Zxid(7), SECOND);
-        sessions.asked(SESSION, Zxid(7), 9 * SECOND);
+        sessions.note_request(SESSION, Zxid(7), SECOND);
+        sessions.note_request(SESSION, Zxid(7), 9 * SECOND);
         assert!(sessions.check(9 * SECOND).is_err());
     }
 }

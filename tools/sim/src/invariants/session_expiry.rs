@@ -39,7 +39,7 @@ impl SessionExpiry {
     }
 
     /// Records a confirmed heartbeat that was sent at `sent`, or the confirmed opening itself.
-    pub fn heard(&mut self, session: SessionId, sent: Micros, timeout: Micros) -> Check {
+    pub fn note_activity(&mut self, session: SessionId, sent: Micros, timeout: Micros) -> Check {
         let known = self.sessions.entry(session).or_default();
         let until = sent + timeout * OF_TIMEOUT / 1000;
         known.until = known.until.max(until);
@@ -85,13 +85,13 @@ mod tests {
     fn early_expiry_is_a_violation_in_either_order_of_reports() {
         let mut sessions = SessionExpiry::default();
         sessions.opened(SESSION);
-        assert_eq!(sessions.heard(SESSION, 1_000, 10_000), Ok(()));
+        assert_eq!(sessions.note_activity(SESSION, 1_000, 10_000), Ok(()));
         assert!(sessions.ended(SESSION, true, 5_000).is_err());
         let mut sessions = SessionExpiry::default();
         assert_eq!(sessions.ended(SESSION, true, 5_000), Ok(()));
-        assert!(sessions.heard(SESSION, 1_000, 10_000).is_err());
+        assert!(sessions.note_activity(SESSION, 1_000, 10_000).is_err());
         let mut sessions = SessionExpiry::default();
-        assert_eq!(sessions.heard(SESSION, 1_000, 10_000), Ok(()));
+        assert_eq!(sessions.note_activity(SESSION, 1_000, 10_000), Ok(()));
         assert!(sessions.reported_ended(SESSION).is_err());
         assert_eq!(sessions.ended(SESSION, true, 9_500), Ok(()));
         assert_eq!(sessions.reported_ended(SESSION), Ok(()));

@@ -109,7 +109,7 @@ impl Operation {
     }
 
     /// Adds a description.
-    pub fn says(mut self, description: &str) -> Self {
+    pub fn describe(mut self, description: &str) -> Self {
         self.description = description.to_owned();
         self
     }
@@ -123,7 +123,7 @@ impl Operation {
     }
 
     /// Adds the parameters of the query; the route rejects others.
-    pub fn asks<T: IntoParams>(mut self, example: &[(&str, Value)]) -> Self {
+    pub fn query_parameters<T: IntoParams>(mut self, example: &[(&str, Value)]) -> Self {
         self.parameters.extend(with_examples(
             T::into_params(|| Some(ParameterIn::Query)),
             example,
@@ -159,7 +159,7 @@ impl Operation {
     }
 
     /// Adds the body, a JSON object. It can be omitted unless `required` is set.
-    pub fn takes<T: ToSchema>(mut self, required: bool, example: Value) -> Self {
+    pub fn request_body<T: ToSchema>(mut self, required: bool, example: Value) -> Self {
         let schema = self.schema_of::<T>();
         self.body = Some(json!({"required": required, "content": document(schema, example)}));
         self.fails(&BODY)

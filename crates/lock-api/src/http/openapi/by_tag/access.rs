@@ -31,8 +31,8 @@ pub fn operations() -> Vec<Operation> {
 fn cluster() -> Vec<Operation> {
     vec![
         Operation::get("/v1/access", "getAccess", "Shows whether the cluster is secured, and the caller's identity")
-            .says("No authentication is required, but a token in the request must be valid.")
-            .asks::<ReadQuery>(&[])
+            .describe("No authentication is required, but a token in the request must be valid.")
+            .query_parameters::<ReadQuery>(&[])
             .answers::<AccessAnswer>(
                 StatusCode::OK,
                 "State of access control, and identity of the caller.",
@@ -45,10 +45,10 @@ fn cluster() -> Vec<Operation> {
             )
             .fails(&FRESH),
         Operation::post("/v1/access/secure", "secureCluster", "Secures the cluster")
-            .says(
+            .describe(
                 "From then on a policy has to permit every request. This cannot be undone. It requires the operator's token, which is in the node's data directory. `anonymous` has the rights of every caller from then on. For a cluster in use, grant all rights at `/` until all clients have their tokens.",
             )
-            .takes::<SecureBody<'_>>(
+            .request_body::<SecureBody<'_>>(
                 false,
                 json!({"description": "the first administrator", "anonymous": [all_rights()]}),
             )
@@ -66,8 +66,8 @@ fn cluster() -> Vec<Operation> {
 fn of_tokens() -> Vec<Operation> {
     vec![
         Operation::get("/v1/tokens", "listTokens", "Lists tokens")
-            .says("The list has neither their texts nor their hashes. Expired tokens are listed until the next change.")
-            .asks::<tokens::ListQuery>(&[])
+            .describe("The list has neither their texts nor their hashes. Expired tokens are listed until the next change.")
+            .query_parameters::<tokens::ListQuery>(&[])
             .with_words::<words::PageLimit>()
             .with_words::<words::TokenId>()
             .answers::<TokensAnswer<'_>>(
@@ -79,10 +79,10 @@ fn of_tokens() -> Vec<Operation> {
             .fails(&[Code::NoToken, Code::Forbidden])
             .fails(&FRESH),
         changes(Operation::post("/v1/tokens", "createToken", "Creates a token"))
-            .says(
+            .describe(
                 "Only the answer contains the token's text. A repetition under the same `request_id` is rejected (`request_id_reused`): find the token in the list, revoke it, and create another one.",
             )
-            .takes::<TokenBody<'_>>(
+            .request_body::<TokenBody<'_>>(
                 true,
                 json!({"role": "billing", "description": "nightly jobs", "expires_in_ms": 2_592_000_000_u64}),
             )
@@ -94,9 +94,9 @@ fn of_tokens() -> Vec<Operation> {
             .fails(&[Code::NoRole, Code::LimitReached])
             .fails(&GROWS),
         changes(Operation::delete("/v1/tokens/{id}", "revokeToken", "Revokes a token"))
-            .says("Requests in progress with this token are rejected; its streams and waits end.")
+            .describe("Requests in progress with this token are rejected; its streams and waits end.")
             .names::<words::TokenId>("id", "Id of the token.", json!(TOKEN))
-            .asks::<tokens::RevokeQuery>(&[])
+            .query_parameters::<tokens::RevokeQuery>(&[])
             .with_words::<words::RequestId>()
             .answers_nothing("The token is revoked.")
             .fails(&[Code::NoToken, Code::LastAdministrator]),
@@ -106,7 +106,7 @@ fn of_tokens() -> Vec<Operation> {
 fn of_roles() -> Vec<Operation> {
     vec![
         Operation::get("/v1/roles", "listRoles", "Lists roles")
-            .asks::<roles::ListQuery>(&[])
+            .query_parameters::<roles::ListQuery>(&[])
             .with_words::<words::PageLimit>()
             .answers::<RolesAnswer>(
                 StatusCode::OK,
@@ -120,7 +120,7 @@ fn of_roles() -> Vec<Operation> {
             "getRole",
             "Shows the grants of a role",
         ))
-        .asks::<ReadQuery>(&[])
+        .query_parameters::<ReadQuery>(&[])
         .answers::<RoleAnswer>(StatusCode::OK, "The grants.", role())
         .fails(&[Code::Forbidden, Code::NoRole])
         .fails(&FRESH),
@@ -129,8 +129,8 @@ fn of_roles() -> Vec<Operation> {
             "setRole",
             "Sets the grants of a role",
         )))
-        .says("The new grants replace all former ones, immediately and for every caller with the role.")
-        .takes::<RoleBody<'_>>(
+        .describe("The new grants replace all former ones, immediately and for every caller with the role.")
+        .request_body::<RoleBody<'_>>(
             true,
             json!({"grants": [{"locks": "orders", "rights": ["read", "lock"]}, all_rights()]}),
         )
@@ -147,7 +147,7 @@ fn of_roles() -> Vec<Operation> {
             "deleteRole",
             "Deletes an unassigned role",
         )))
-        .asks::<roles::DeleteQuery>(&[])
+        .query_parameters::<roles::DeleteQuery>(&[])
         .with_words::<words::RequestId>()
         .answers_nothing("The role is deleted.")
         .fails(&[Code::NoRole, Code::RoleInUse, Code::RoleBuiltIn]),
@@ -162,7 +162,7 @@ fn of_certificates() -> Vec<Operation> {
             "listCertificates",
             "Lists the certificates with a role",
         )
-        .asks::<certificates::ListQuery>(&[])
+        .query_parameters::<certificates::ListQuery>(&[])
         .with_words::<words::PageLimit>()
         .answers::<CertificatesAnswer<'_>>(
             StatusCode::OK,
@@ -176,7 +176,7 @@ fn of_certificates() -> Vec<Operation> {
             "setCertificate",
             "Assigns a role to a certificate",
         ))
-        .takes::<CertificateBody<'_>>(true, certificate.clone())
+        .request_body::<CertificateBody<'_>>(true, certificate.clone())
         .answers::<CertificateAnswer<'_>>(StatusCode::OK, "The role is assigned.", certificate)
         .fails(&[Code::NoRole, Code::LimitReached, Code::LastAdministrator])
         .fails(&GROWS),
@@ -185,7 +185,7 @@ fn of_certificates() -> Vec<Operation> {
             "deleteCertificate",
             "Removes the role of a certificate",
         ))
-        .asks::<certificates::DeleteQuery>(&[("subject", json!("CN=billing,O=Example"))])
+        .query_parameters::<certificates::DeleteQuery>(&[("subject", json!("CN=billing,O=Example"))])
         .with_words::<words::RequestId>()
         .with_words::<words::Subject>()
         .answers_nothing("The role is removed.")

@@ -27,7 +27,7 @@ pub fn operations() -> Vec<Operation> {
             "getCluster",
             "Shows the cluster from this node's view",
         )
-        .says("Values that only the leader knows are `null` on other nodes.")
+        .describe("Values that only the leader knows are `null` on other nodes.")
         .answers::<ClusterAnswer>(StatusCode::OK, "The cluster.", cluster())
         .fails(&[Code::BadRequest, Code::Forbidden]),
         Operation::get(
@@ -35,7 +35,7 @@ pub fn operations() -> Vec<Operation> {
             "membersCondition",
             "Shows the condition of all members",
         )
-        .says("Any node answers; a follower asks the leader.")
+        .describe("Any node answers; a follower asks the leader.")
         .answers::<ConditionsAnswer>(
             StatusCode::OK,
             "All members.",
@@ -44,10 +44,10 @@ pub fn operations() -> Vec<Operation> {
         .fails(&[Code::BadRequest, Code::Forbidden, Code::Unavailable]),
         event_feed(),
         Operation::get("/v1/snapshot", "downloadBackup", "Downloads a backup")
-            .says(
+            .describe(
                 "A file for `lockgate snapshot`. Its end and its checksums prove that it is complete.",
             )
-            .asks::<SnapshotQuery>(&[])
+            .query_parameters::<SnapshotQuery>(&[])
             .answers_in(
                 "application/octet-stream",
                 "The backup.",
@@ -78,10 +78,10 @@ fn event_feed() -> Operation {
         "followEvents",
         "Streams events of all locks and sessions",
     )
-    .says(
+    .describe(
         "Server-sent events for observers: the latest events, a few times a second, and a mark if events were skipped. Events of a lock require the right to see its history; events of sessions and of access control require the right to administer.",
     )
-    .asks::<EventsQuery>(&[("prefix", json!("orders/"))])
+    .query_parameters::<EventsQuery>(&[("prefix", json!("orders/"))])
     .asks_also(json!({
         "name": "Last-Event-ID", "in": "header", "required": false,
         "description": "Takes precedence over `after`. Browsers send it by themselves.",
@@ -138,8 +138,8 @@ fn mirror() -> Vec<Operation> {
             "compareTree",
             "Lists znodes for a comparison with another tree",
         )
-        .says("Parents come before their children. In a cluster that is not secured an access control list may hide a znode; the request then fails.")
-        .asks::<MirrorQuery>(&[])
+        .describe("Parents come before their children. In a cluster that is not secured an access control list may hide a znode; the request then fails.")
+        .query_parameters::<MirrorQuery>(&[])
         .with_words::<words::PageLimit>()
         .answers::<MirrorPageAnswer<'_>>(
             StatusCode::OK,
@@ -163,10 +163,10 @@ fn mirror() -> Vec<Operation> {
             "mirrorTree",
             "Copies znodes from another tree",
         )
-        .says(
+        .describe(
             "Sets versions, times, access control lists and counters as well, which no other operation can. A repetition has no effect. See `lockgate migrate`.",
         )
-        .takes::<MirrorBody<'_>>(true, json!({"steps": [{"put": put}, {"remove": {"path": "/orders/41"}}]}))
+        .request_body::<MirrorBody<'_>>(true, json!({"steps": [{"put": put}, {"remove": {"path": "/orders/41"}}]}))
         .answers::<MirroredAnswer>(
             StatusCode::OK,
             "All steps were applied.",
@@ -198,8 +198,8 @@ fn members() -> Vec<Operation> {
             "addMember",
             "Adds a node as a learner",
         ))
-        .says("The node must run, started with `join = true`.")
-        .takes::<AddBody>(
+        .describe("The node must run, started with `join = true`.")
+        .request_body::<AddBody>(
             true,
             json!({"node_id": 4, "peer": "10.0.0.8:7500", "http": "10.0.0.8:7400"}),
         )
@@ -214,36 +214,36 @@ fn members() -> Vec<Operation> {
             "moveMember",
             "Sets the addresses of a member",
         )))
-        .takes::<AddressBody>(true, addresses),
+        .request_body::<AddressBody>(true, addresses),
         changed(of_member(Operation::delete(
             "/v1/cluster/members/{id}",
             "removeMember",
             "Removes a member, running or not",
         )))
-        .asks::<ForceQuery>(&[])
+        .query_parameters::<ForceQuery>(&[])
         .fails(&[Code::NoMajority]),
         changed(of_member(Operation::post(
             "/v1/cluster/members/{id}/promote",
             "promoteMember",
             "Promotes a learner that has caught up to a voter",
         )))
-        .takes::<NoBody>(false, json!({}))
+        .request_body::<NoBody>(false, json!({}))
         .fails(&[Code::NotCaughtUp, Code::NoMajority]),
         changed(of_member(Operation::post(
             "/v1/cluster/members/{id}/demote",
             "demoteMember",
             "Demotes a voter to a learner",
         )))
-        .asks::<ForceQuery>(&[])
-        .takes::<NoBody>(false, json!({}))
+        .query_parameters::<ForceQuery>(&[])
+        .request_body::<NoBody>(false, json!({}))
         .fails(&[Code::NoMajority]),
         changed(Operation::post(
             "/v1/cluster/leader",
             "moveLeader",
             "Transfers leadership",
         ))
-        .says("To `node_id`, or without it to the voter with the longest log.")
-        .takes::<LeaderBody>(false, json!({"node_id": 2}))
+        .describe("To `node_id`, or without it to the voter with the longest log.")
+        .request_body::<LeaderBody>(false, json!({"node_id": 2}))
         .fails(&[Code::NoMember, Code::NotAVoter, Code::NotCaughtUp]),
     ]
 }
@@ -281,7 +281,7 @@ pub fn health() -> Vec<Operation> {
             .fails(&[Code::BadRequest])
             .for_everybody(),
         Operation::get("/", "dashboard", "Dashboard")
-            .says("The page contains no data. It fetches the data by the operations of this document, with the token that its user enters.")
+            .describe("The page contains no data. It fetches the data by the operations of this document, with the token that its user enters.")
             .answers_in("text/html", "The page.", json!({"type": "string"}))
             .fails(&[Code::BadRequest])
             .for_everybody(),

@@ -44,10 +44,10 @@ pub fn operations() -> Vec<Operation> {
 fn changes() -> Vec<Operation> {
     vec![
         one(Operation::post("/v1/locks/{name}/acquire", "acquireLock", "Acquires a lock, or waits in its queue"))
-            .says(
+            .describe(
                 "The answer follows when the lock is granted, or when `wait_ms` have passed. A caller that hangs up leaves the queue. `limit` and `permits` belong to the mode `semaphore`, which is never `reentrant`.",
             )
-            .takes::<AcquireBody<'_>>(
+            .request_body::<AcquireBody<'_>>(
                 true,
                 json!({"session": SESSION, "wait_ms": 5000, "note": "nightly report"}),
             )
@@ -59,7 +59,7 @@ fn changes() -> Vec<Operation> {
             .fails(&CHANGE)
             .fails(&GROWS),
         one(Operation::post("/v1/locks/{name}/release", "releaseLock", "Releases one hold"))
-            .takes::<ReleaseBody<'_>>(true, json!({"session": SESSION, "holder": HOLDER}))
+            .request_body::<ReleaseBody<'_>>(true, json!({"session": SESSION, "holder": HOLDER}))
             .answers::<ReleaseAnswer>(
                 StatusCode::OK,
                 "Number of holds that remain: 0 if the holder is gone.",
@@ -69,16 +69,16 @@ fn changes() -> Vec<Operation> {
             .fails(&OF_HOLDER)
             .fails(&CHANGE),
         one(Operation::post("/v1/locks/{name}/downgrade", "downgradeLock", "Downgrades a hold"))
-            .says("From `exclusive` or `upgradeable`, without a gap. The fencing token stays.")
-            .takes::<DowngradeBody<'_>>(true, json!({"session": SESSION, "holder": HOLDER, "mode": "shared"}))
+            .describe("From `exclusive` or `upgradeable`, without a gap. The fencing token stays.")
+            .request_body::<DowngradeBody<'_>>(true, json!({"session": SESSION, "holder": HOLDER, "mode": "shared"}))
             .answers::<GrantAnswer<'_>>(StatusCode::OK, "The hold has the new mode.", grant("shared"))
             .fails(&OF_SESSION)
             .fails(&OF_HOLDER)
             .fails(&[Code::ModeConflict])
             .fails(&CHANGE),
         one(Operation::post("/v1/locks/{name}/upgrade", "upgradeLock", "Upgrades a hold from upgradeable to exclusive"))
-            .says("Granted when the other shared holders have released the lock, with a fencing token that is larger than all before.")
-            .takes::<UpgradeBody<'_>>(true, json!({"session": SESSION, "holder": HOLDER, "wait_ms": 5000}))
+            .describe("Granted when the other shared holders have released the lock, with a fencing token that is larger than all before.")
+            .request_body::<UpgradeBody<'_>>(true, json!({"session": SESSION, "holder": HOLDER, "wait_ms": 5000}))
             .answers::<GrantAnswer<'_>>(StatusCode::OK, "The hold is exclusive.", grant("exclusive"))
             .fails(&OF_SESSION)
             .fails(&OF_HOLDER)
@@ -86,14 +86,14 @@ fn changes() -> Vec<Operation> {
             .fails(&WAITS)
             .fails(&CHANGE),
         one(Operation::post("/v1/locks/{name}/release-request", "requestRelease", "Sends a release request to holders"))
-            .says("The request is for one `holder`, or for all. Each holder decides if it releases the lock, and may reply.")
-            .takes::<ReleaseRequestBody<'_>>(true, json!({"reason": "disk is being replaced"}))
+            .describe("The request is for one `holder`, or for all. Each holder decides if it releases the lock, and may reply.")
+            .request_body::<ReleaseRequestBody<'_>>(true, json!({"reason": "disk is being replaced"}))
             .answers::<RequestedAnswer>(StatusCode::OK, "Number of holders that received the release request.", json!({"asked": 1}))
             .fails(&OF_HOLDER)
             .fails(&[Code::Forbidden])
             .fails(&CHANGE),
         one(Operation::post("/v1/locks/{name}/release-request/reply", "replyToReleaseRequest", "Replies to a release request"))
-            .takes::<ReleaseReplyBody<'_>>(
+            .request_body::<ReleaseReplyBody<'_>>(
                 true,
                 json!({"session": SESSION, "holder": HOLDER, "answer": "in a minute"}),
             )
@@ -102,15 +102,15 @@ fn changes() -> Vec<Operation> {
             .fails(&OF_HOLDER)
             .fails(&CHANGE),
         one(Operation::post("/v1/locks/{name}/break", "breakLock", "Removes a holder or a waiter by force"))
-            .says("For administrators. If the contender waits, its caller gets `not_holder`, with `by` and `reason`.")
-            .takes::<BreakBody<'_>>(true, json!({"holder": HOLDER, "reason": "its host has burnt down"}))
+            .describe("For administrators. If the contender waits, its caller gets `not_holder`, with `by` and `reason`.")
+            .request_body::<BreakBody<'_>>(true, json!({"holder": HOLDER, "reason": "its host has burnt down"}))
             .answers_nothing("The contender is removed.")
             .fails(&OF_HOLDER)
             .fails(&[Code::Forbidden])
             .fails(&CHANGE),
         one(Operation::patch("/v1/locks/{name}", "configureLock", "Configures a lock, independent of its holders"))
-            .says("Absent fields keep their values. The settings are kept while the lock is not in use.")
-            .takes::<ConfigureBody<'_>>(false, json!({"limit": 20}))
+            .describe("Absent fields keep their values. The settings are kept while the lock is not in use.")
+            .request_body::<ConfigureBody<'_>>(false, json!({"limit": 20}))
             .answers_nothing("The settings are in effect.")
             .fails(&[
                 Code::Forbidden,
@@ -132,8 +132,8 @@ fn reads() -> Vec<Operation> {
             "getLock",
             "Shows a lock: its holders and its waiters",
         ))
-        .says("A lock that was not used for a minute is swept: `no_lock` means that it is free.")
-        .asks::<GetQuery>(&[])
+        .describe("A lock that was not used for a minute is swept: `no_lock` means that it is free.")
+        .query_parameters::<GetQuery>(&[])
         .with_words::<words::MostContenders>()
         .answers::<LockAnswer<'_>>(StatusCode::OK, "The lock.", lock())
         .fails(&[Code::NoLock, Code::Forbidden])
@@ -143,8 +143,8 @@ fn reads() -> Vec<Operation> {
             "checkFencingToken",
             "Checks a fencing token against the current holders",
         ))
-        .says("The check is always linearizable.")
-        .asks::<CheckQuery>(&[("fencing_token", json!(17))])
+        .describe("The check is always linearizable.")
+        .query_parameters::<CheckQuery>(&[("fencing_token", json!(17))])
         .with_words::<words::Position>()
         .answers::<CheckAnswer>(
             StatusCode::OK,
@@ -158,8 +158,8 @@ fn reads() -> Vec<Operation> {
             "lockHistory",
             "Lists past and present holds of a lock",
         ))
-        .says("The history is local to this node. It is for people, and the cluster does not use it for decisions.")
-        .asks::<HistoryQuery>(&[])
+        .describe("The history is local to this node. It is for people, and the cluster does not use it for decisions.")
+        .query_parameters::<HistoryQuery>(&[])
         .with_words::<words::PageLimit>()
         .with_words::<words::Position>()
         .answers::<HistoryAnswer<'_>>(
@@ -170,8 +170,8 @@ fn reads() -> Vec<Operation> {
         .fails(&[Code::NoHistory, Code::Forbidden])
         .fails(&FRESH),
         Operation::get("/v1/locks", "listLocks", "Lists locks")
-            .says("The list has the locks that the caller may read, so a page may be shorter than `limit`.")
-            .asks::<ListQuery>(&[("prefix", json!("orders/"))])
+            .describe("The list has the locks that the caller may read, so a page may be shorter than `limit`.")
+            .query_parameters::<ListQuery>(&[("prefix", json!("orders/"))])
             .with_words::<words::PageLimit>()
             .answers::<LocksAnswer<'_>>(
                 StatusCode::OK,
@@ -187,7 +187,7 @@ fn reads() -> Vec<Operation> {
             "waitGraph",
             "Shows the wait graph",
         )
-        .asks::<GraphQuery>(&[])
+        .query_parameters::<GraphQuery>(&[])
         .answers::<GraphAnswer<'_>>(
             StatusCode::OK,
             "The waiting contenders; `complete` is `false` if there are more.",

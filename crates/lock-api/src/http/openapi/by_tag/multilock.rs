@@ -17,8 +17,8 @@ pub fn operations() -> Vec<Operation> {
             "acquireLocks",
             "Acquires several locks, all or none",
         )
-        .says("The locks can have different modes, and each lock is listed once. A waiting call enters all queues at the same position of the log.")
-        .takes::<AcquireBody<'_>>(
+        .describe("The locks can have different modes, and each lock is listed once. A waiting call enters all queues at the same position of the log.")
+        .request_body::<AcquireBody<'_>>(
             true,
             json!({
                 "session": SESSION,
@@ -42,7 +42,7 @@ pub fn operations() -> Vec<Operation> {
             "releaseLocks",
             "Releases one hold of each of several locks",
         )
-        .takes::<ReleaseBody<'_>>(
+        .request_body::<ReleaseBody<'_>>(
             true,
             json!({"session": SESSION, "holders": [{"lock": "orders/42", "holder": HOLDER}]}),
         )

@@ -23,7 +23,7 @@ use crate::http::watch::KindWord;
 pub fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/v1/sessions", "listSessions", "Lists sessions")
-            .asks::<ListQuery>(&[])
+            .query_parameters::<ListQuery>(&[])
             .with_words::<words::PageLimit>()
             .answers::<SessionsAnswer>(
                 StatusCode::OK,
@@ -34,7 +34,7 @@ pub fn operations() -> Vec<Operation> {
             .fails(&[Code::NoSession])
             .fails(&FRESH),
         Operation::post("/v1/sessions", "openSession", "Opens a session")
-            .takes::<OpenBody<'_>>(false, json!({"ttl_ms": 10_000, "name": "worker-7"}))
+            .request_body::<OpenBody<'_>>(false, json!({"ttl_ms": 10_000, "name": "worker-7"}))
             .answers::<OpenAnswer>(
                 StatusCode::CREATED,
                 "The session is open, and lives for `ttl_ms` from the sending of the request.",
@@ -48,7 +48,7 @@ pub fn operations() -> Vec<Operation> {
             "getSession",
             "Shows a session",
         ))
-        .asks::<ReadQuery>(&[])
+        .query_parameters::<ReadQuery>(&[])
         .answers::<SessionAnswer>(StatusCode::OK, "The session.", session())
         .fails(&[Code::Forbidden])
         .fails(&FRESH),
@@ -57,7 +57,7 @@ pub fn operations() -> Vec<Operation> {
             "closeSession",
             "Closes a session",
         ))
-        .asks::<CloseQuery>(&[])
+        .query_parameters::<CloseQuery>(&[])
         .with_words::<words::RequestId>()
         .answers_nothing(
             "The session has ended; its locks, waiting contenders and ephemeral znodes are gone.",
@@ -69,8 +69,8 @@ pub fn operations() -> Vec<Operation> {
             "heartbeat",
             "Keeps a session alive",
         ))
-        .asks::<HeartbeatQuery>(&[])
-        .takes::<BareBody>(false, json!({}))
+        .query_parameters::<HeartbeatQuery>(&[])
+        .request_body::<BareBody>(false, json!({}))
         .answers::<HeartbeatAnswer>(
             StatusCode::OK,
             "The leader has renewed the session, which lives for `ttl_ms` from the sending of the request.",
@@ -83,8 +83,8 @@ pub fn operations() -> Vec<Operation> {
             "listEphemerals",
             "Lists the ephemeral znodes of a session",
         ))
-        .says("The contenders of its locks are among them.")
-        .asks::<EphemeralsQuery>(&[])
+        .describe("The contenders of its locks are among them.")
+        .query_parameters::<EphemeralsQuery>(&[])
         .answers::<EphemeralsAnswer<'_>>(
             StatusCode::OK,
             "A page of paths, in the order of creation.",
@@ -98,7 +98,7 @@ pub fn operations() -> Vec<Operation> {
 fn events() -> Operation {
     let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
     one(Operation::get("/v1/sessions/{session}/events", "followSession", "Streams the events of a session"))
-        .says(
+        .describe(
             "Server-sent events. The open stream counts as the heartbeat for twice the time to live; then the client has to reconnect. Each event has an `id`, unless it is about the stream itself. A client that reconnects with this id receives all later events once, or `reset`.",
         )
         .asks_also(json!({

@@ -44,8 +44,8 @@ pub fn operations() -> Vec<Operation> {
 fn single() -> Vec<Operation> {
     vec![
         one(Operation::get("/v1/znodes/{path}", "getZnode", "Shows data and metadata of a znode"))
-            .says("`prefix`, `after` and `count` belong to `children=true`.")
-            .asks::<GetQuery>(&[("children", json!(true))])
+            .describe("`prefix`, `after` and `count` belong to `children=true`.")
+            .query_parameters::<GetQuery>(&[("children", json!(true))])
             .with_words::<words::PageLimit>()
             .answers::<ZnodeAnswer<'_>>(
                 StatusCode::OK,
@@ -55,12 +55,12 @@ fn single() -> Vec<Operation> {
             .fails(&[Code::BadPath, Code::NoZnode, Code::Forbidden])
             .fails(&FRESH),
         one(Operation::post("/v1/znodes/{path}", "createZnode", "Creates a znode"))
-            .says(
+            .describe(
                 "`data` and `data_base64` exclude each other. Without either the data is empty, and with `\"data\": null` it is null. \
                  Ephemeral znodes require a `session`; `ttl_ms` belongs to the modes `ttl` and \
                  `ttl_sequential`. Only `acquire` creates the contenders of locks.",
             )
-            .takes::<CreateBody<'_>>(false, json!({"data": "new", "parents": true}))
+            .request_body::<CreateBody<'_>>(false, json!({"data": "new", "parents": true}))
             .answers::<ChangedAnswer<'_>>(
                 StatusCode::CREATED,
                 "The znode is created. The path of a sequential znode includes its number.",
@@ -73,10 +73,10 @@ fn single() -> Vec<Operation> {
             .fails(&CHANGE)
             .fails(&GROWS),
         one(Operation::put("/v1/znodes/{path}", "setZnode", "Replaces the data of a znode, and with `create=true` creates it if need be"))
-            .says("The body has either `data` (which may be null) or `data_base64`. With `create=true` a missing znode is created, persistent and with all rights for every caller, and its missing parents as containers. A `request_id` then has at most 62 bytes.")
-            .asks::<SetQuery>(&[])
+            .describe("The body has either `data` (which may be null) or `data_base64`. With `create=true` a missing znode is created, persistent and with all rights for every caller, and its missing parents as containers. A `request_id` then has at most 62 bytes.")
+            .query_parameters::<SetQuery>(&[])
             .with_words::<words::Version>()
-            .takes::<SetBody<'_>>(true, json!({"data": "paid"}))
+            .request_body::<SetBody<'_>>(true, json!({"data": "paid"}))
             .answers::<ChangedAnswer<'_>>(
                 StatusCode::OK,
                 "The replacement was made.",
@@ -99,7 +99,7 @@ fn single() -> Vec<Operation> {
             .fails(&CHANGE)
             .fails(&GROWS),
         one(Operation::delete("/v1/znodes/{path}", "deleteZnode", "Deletes a znode"))
-            .asks::<DeleteQuery>(&[])
+            .query_parameters::<DeleteQuery>(&[])
             .with_words::<words::RequestId>()
             .answers_nothing("The znode is deleted, and with `recursive` all znodes below it.")
             .fails(&OF_CHANGE)
@@ -107,16 +107,16 @@ fn single() -> Vec<Operation> {
             .fails(&[Code::BadVersion, Code::NotEmpty])
             .fails(&CHANGE),
         one(Operation::get("/v1/acl/{path}", "getAcl", "Shows the access control list of a znode"))
-            .says("Requires the right to read or to administer the znode. Without the latter the hashes of passwords are hidden.")
-            .asks::<ReadQuery>(&[])
+            .describe("Requires the right to read or to administer the znode. Without the latter the hashes of passwords are hidden.")
+            .query_parameters::<ReadQuery>(&[])
             .answers::<AclAnswer<'_>>(StatusCode::OK, "The list.", acl())
             .fails(&[Code::BadPath, Code::NoZnode, Code::Forbidden])
             .fails(&FRESH),
         one(Operation::put("/v1/acl/{path}", "setAcl", "Replaces the access control list of a znode"))
-            .says("`version` is that of the list: the `aversion` of the metadata.")
-            .asks::<acls::SetQuery>(&[])
+            .describe("`version` is that of the list: the `aversion` of the metadata.")
+            .query_parameters::<acls::SetQuery>(&[])
             .with_words::<words::Version>()
-            .takes::<SetAclBody<'_>>(
+            .request_body::<SetAclBody<'_>>(
                 true,
                 json!({"acl": [{"perms": "cdrwa", "scheme": "world", "id": "anyone"}]}),
             )
@@ -136,10 +136,10 @@ fn single() -> Vec<Operation> {
 fn several() -> Vec<Operation> {
     vec![
         Operation::post("/v1/txn", "transaction", "Changes several znodes, all or none")
-            .says(
+            .describe(
                 "All operations are applied at one position of the log. `held` is a condition: the transaction's session holds this lock by the grant with this token. So the operations are applied while the lock is held, or not at all. The `index` in a problem is that of the failed operation.",
             )
-            .takes::<TxnBody<'_>>(
+            .request_body::<TxnBody<'_>>(
                 true,
                 json!({
                     "session": SESSION,
@@ -167,9 +167,9 @@ fn several() -> Vec<Operation> {
             .fails(&CHANGE)
             .fails(&GROWS),
         Operation::post("/v1/read", "readZnodes", "Reads several znodes at one position")
-            .says("A read that fails does not affect the others, and has a `problem` as its result.")
-            .asks::<ReadQuery>(&[])
-            .takes::<ReadsBody<'_>>(
+            .describe("A read that fails does not affect the others, and has a `problem` as its result.")
+            .query_parameters::<ReadQuery>(&[])
+            .request_body::<ReadsBody<'_>>(
                 true,
                 json!({"reads": [{"get": {"path": "/orders/42"}}, {"exists": {"path": "/orders/43"}}]}),
             )
@@ -186,10 +186,10 @@ fn several() -> Vec<Operation> {
 pub fn watches() -> Vec<Operation> {
     vec![
         one(Operation::get("/v1/watch/{path}", "watchZnode", "Waits for the next event at a znode"))
-            .says(
+            .describe(
                 "With `zxid` (`mzxid` of the metadata, or `pzxid` for `children`; not for `recursive`) a change after that position is reported at once if it has happened already.",
             )
-            .asks::<WatchQuery>(&[("kind", json!("data"))])
+            .query_parameters::<WatchQuery>(&[("kind", json!("data"))])
             .with_words::<KindWord>()
             .with_words::<words::WatchTimeoutMs>()
             .with_words::<words::Position>()
