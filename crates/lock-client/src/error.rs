@@ -171,6 +171,8 @@ words! {
         NotSecured = "not_secured";
         /// The session has ended.
         SessionExpired = "session_expired";
+        /// The lease has ended.
+        LeaseExpired = "lease_expired";
         /// The request is too large.
         TooLarge = "too_large";
         /// The caller has too many requests or sessions.

@@ -117,6 +117,7 @@ pub(crate) enum StoredHow<'a> {
     },
     Deleted,
     Upgraded,
+    MaxHold,
 }
 
 impl<'a> StoredHold<'a> {
@@ -175,6 +176,7 @@ impl<'a> StoredEnd<'a> {
             ContenderEnd::Broken { by, reason } => StoredHow::Broken { by, reason },
             ContenderEnd::Deleted => StoredHow::Deleted,
             ContenderEnd::Upgraded => StoredHow::Upgraded,
+            ContenderEnd::MaxHold => StoredHow::MaxHold,
         };
         Self::Known(at, how, by)
     }
@@ -237,6 +239,7 @@ impl From<StoredEnd<'_>> for End {
                     },
                     StoredHow::Deleted => ContenderEnd::Deleted,
                     StoredHow::Upgraded => ContenderEnd::Upgraded,
+                    StoredHow::MaxHold => ContenderEnd::MaxHold,
                 };
                 let by = by.map(str::to_owned);
                 Self::Known { at, how, by }

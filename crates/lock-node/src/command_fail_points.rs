@@ -31,13 +31,17 @@ pub(crate) fn applying(command: &Command) {
         Command::Access(_)
         | Command::Mirror(_)
         | Command::RecordSilence { .. }
-        | Command::NoteHeartbeats { .. } => {}
+        | Command::NoteHeartbeats { .. }
+        | Command::RenewLease { .. } => {}
+        Command::ReleaseLease { .. } => fail_step!("apply::before_release"),
     }
 }
 
 fn locking(step: &LockCommand) {
     match step {
-        LockCommand::Acquire { .. } => fail_step!("apply::before_acquire"),
+        LockCommand::Acquire { .. } | LockCommand::AcquireBounded { .. } => {
+            fail_step!("apply::before_acquire")
+        }
         LockCommand::Release { .. } => fail_step!("apply::before_release"),
         LockCommand::Withdraw { .. } => fail_step!("apply::before_withdraw"),
         LockCommand::Break { .. } => fail_step!("apply::before_break"),
@@ -50,6 +54,8 @@ fn locking(step: &LockCommand) {
         LockCommand::Revoke { .. } => fail_step!("apply::before_revoke"),
         LockCommand::AnswerRevoke { .. } => fail_step!("apply::before_answer_revoke"),
         LockCommand::CountDelays { .. } => fail_step!("apply::before_count_delays"),
+        // No client of the runs bounds its holds.
+        LockCommand::EndHolds { .. } => {}
     }
 }
 

@@ -38,6 +38,8 @@ impl CommandLabel {
             Command::SetLimits(_) => ("set_limits", None),
             Command::RecordSilence { .. } => ("record_silence", None),
             Command::NoteHeartbeats { .. } => ("note_heartbeats", None),
+            Command::RenewLease { .. } => ("renew_lease", None),
+            Command::ReleaseLease { .. } => ("release_lease", None),
             Command::Lock(command) => return Self::of_lock(command),
             Command::Reconnect { .. } => ("reconnect", None),
             Command::InTurn { step, .. } => match step {
@@ -67,7 +69,9 @@ impl CommandLabel {
     fn of_lock(command: &LockCommand) -> Self {
         let wish = |wish: &LockWish| wish.lock.clone();
         let (what, lock): (_, Option<LockName>) = match command {
-            LockCommand::Acquire { wish: one, .. } => ("acquire", Some(wish(one))),
+            LockCommand::Acquire { wish: one, .. } | LockCommand::AcquireBounded { wish: one, .. } => {
+                ("acquire", Some(wish(one)))
+            }
             LockCommand::Release { lock, .. } => ("release", Some(lock.clone())),
             LockCommand::Withdraw { lock, .. } => ("withdraw", Some(lock.clone())),
             LockCommand::Break { lock, .. } => ("break", Some(lock.clone())),
@@ -80,6 +84,7 @@ impl CommandLabel {
             LockCommand::Revoke { lock, .. } => ("revoke", Some(lock.clone())),
             LockCommand::AnswerRevoke { lock, .. } => ("answer_revoke", Some(lock.clone())),
             LockCommand::CountDelays { .. } => ("count_delays", None),
+            LockCommand::EndHolds { holders, .. } => ("end_holds", first(holders)),
         };
         let at = lock.map(|lock| lock.znode().clone());
         Self { what, at }

@@ -8,7 +8,7 @@ use znode_store::{
 use raft_node::versions::OLDEST_COMMANDS_VERSION;
 
 /// Newest version of the commands that this program can apply.
-pub const COMMANDS_VERSION: u8 = 3;
+pub const COMMANDS_VERSION: u8 = 4;
 
 /// Version of the commands that added null data. Earlier versions store null as empty data.
 const NULL_DATA: u8 = 3;
@@ -25,6 +25,10 @@ pub const RECORDS_SINCE: u8 = 3;
 
 /// Version of the commands that added [`AccessCommand::EndWaitsWithRights`].
 pub const WAITS_END_WITH_RIGHTS: u8 = 3;
+
+/// Version of the commands that added leases and bounds of holds: [`LockCommand::AcquireBounded`], [`LockCommand::EndHolds`],
+/// [`Command::RenewLease`] and [`Command::ReleaseLease`].
+pub const LEASES: u8 = 4;
 
 /// Version of the commands that introduced [`Rules::Current`]. A command whose envelope names this version, or a later one, is applied by them.
 const BOUNDED_WORK: u8 = 3;
@@ -61,6 +65,9 @@ pub fn since(command: &Command) -> u8 {
         Command::Access(AccessCommand::EndWaitsWithRights) => WAITS_END_WITH_RIGHTS,
         Command::Mirror(steps) => steps.iter().map(since_step).max().unwrap_or(MIRROR),
         Command::RecordSilence { .. } | Command::NoteHeartbeats { .. } => RECORDS_SINCE,
+        Command::RenewLease { .. }
+        | Command::ReleaseLease { .. }
+        | Command::Lock(LockCommand::AcquireBounded { .. } | LockCommand::EndHolds { .. }) => LEASES,
         Command::Write(op)
         | Command::InTurn {
             step: Step::Write(op),

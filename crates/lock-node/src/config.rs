@@ -87,6 +87,12 @@ impl NodeConfig {
         );
         refuse(sessions.min > sessions.max, "sessions.min_ms", fact);
         let fact = format!(
+            "must be at least sessions.min_ms ({}), and is {}",
+            ms(sessions.min),
+            ms(sessions.lease_max)
+        );
+        refuse(sessions.lease_max < sessions.min, "leases.max_ms", fact);
+        let fact = format!(
             "must lie between sessions.min_ms ({}) and sessions.max_ms ({}), and is {}",
             ms(sessions.min),
             ms(sessions.max),
@@ -151,6 +157,8 @@ pub struct SessionBounds {
     pub max: Duration,
     /// Timeout of sessions whose client requests none.
     pub default: Duration,
+    /// Maximum of leases.
+    pub lease_max: Duration,
 }
 
 impl Default for SessionBounds {
@@ -159,6 +167,7 @@ impl Default for SessionBounds {
             min: Duration::from_secs(2),
             max: Duration::from_secs(300),
             default: Duration::from_secs(10),
+            lease_max: Duration::from_secs(24 * 60 * 60),
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use znode_store::{AccessCommand, Command, Limits, LockCommand, Request, SessionId, ZPath, Zxid};
 
-use crate::command_versions::{RECORDS_SINCE, WAITS_END_WITH_RIGHTS};
+use crate::command_versions::{LEASES, RECORDS_SINCE, WAITS_END_WITH_RIGHTS};
 use crate::lock_delay_timer::{LockDelayTimer, Passed};
 use crate::replica::Replica;
 use crate::runtime_config::SharedRuntimeConfig;
@@ -473,6 +473,19 @@ pub async fn tend<P, F>(
                 // If the proposal fails, the timer returns the progress again.
                 propose(Request::internal(command)).await;
                 fail_step!(async "delay::after_count");
+            });
+        }
+        let due = match replica.sessions.leading_term() {
+            Some(term) if commands() >= LEASES => Some((term, replica.holds.take_due(now))),
+            _ => None,
+        };
+        if let Some((term, holders)) = due.filter(|(_, holders)| !holders.is_empty()) {
+            tracing::info!(?holders, "holds have lasted as long as they may");
+            let propose = propose.clone();
+            let command = Command::Lock(LockCommand::EndHolds { holders, term });
+            tokio::spawn(async move {
+                // What is not ended now is proposed again.
+                propose(Request::internal(command)).await;
             });
         }
         if now - swept >= sweeps.every {

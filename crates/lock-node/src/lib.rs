@@ -79,6 +79,7 @@ mod cluster_events;
 mod sessions;
 mod leader;
 mod lock_delay_timer;
+mod hold_timer;
 pub mod backup;
 #[cfg(feature = "simulation")]
 pub mod simulation;

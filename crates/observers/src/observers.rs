@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_history::Position;
-use znode_store::{Command, Event, LockCommand, Outcome, SessionId, Store, WithdrawCause, Zxid};
+use znode_store::{Command, Event, LockCommand, NewLease, Outcome, SessionId, Store, WithdrawCause, Zxid};
 
 use crate::config::{SessionEventsConfig, WatchConfig};
 use crate::event_feed::EventFeed;
@@ -29,7 +29,7 @@ pub struct Applied {
 /// Facts of a command that its events do not have. The state machine consumes the command itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AppliedCommand {
-    /// It opens a session with this timeout.
+    /// It opens a session or a lease with this timeout.
     OpensSession(Duration),
     /// It notes heartbeats of these sessions.
     NotesHeartbeats(Vec<SessionId>),
@@ -42,9 +42,11 @@ pub enum AppliedCommand {
 impl From<&Command> for AppliedCommand {
     fn from(command: &Command) -> Self {
         match command {
-            Command::OpenSession { timeout_ms, .. } => {
-                Self::OpensSession(Duration::from_millis(u64::from(*timeout_ms)))
-            }
+            Command::OpenSession { timeout_ms, .. }
+            | Command::Lock(LockCommand::AcquireBounded {
+                lease: Some(NewLease { timeout_ms, .. }),
+                ..
+            }) => Self::OpensSession(Duration::from_millis(u64::from(*timeout_ms))),
             Command::NoteHeartbeats { sessions, .. } => Self::NotesHeartbeats(sessions.clone()),
             Command::Lock(
                 LockCommand::Withdraw {

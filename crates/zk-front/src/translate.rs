@@ -237,6 +237,7 @@ pub fn code(refusal: &Refusal) -> ErrorCode {
         | Refusal::Broken { .. }
         | Refusal::OutOfTurn { .. }
         | Refusal::Internal
+        | Refusal::LeaseExpired
         | Refusal::Access(_) => ErrorCode::SYSTEM_ERROR,
     }
 }

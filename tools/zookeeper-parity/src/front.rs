@@ -50,6 +50,7 @@ impl FrontNode {
                 min,
                 default: max,
                 max,
+                ..SessionBounds::default()
             })
             .sweeps(SweepConfig {
                 empty_for: NEVER,

@@ -11,6 +11,7 @@ use super::http_request_id::HttpRequestId;
 use super::lock_types::{MAX_REASON_BYTES, within};
 use super::peer::Peer;
 use super::problem::{Code, Problem};
+use super::url::without_secret;
 
 /// Target of the audit lines in the log.
 const TARGET: &str = "lockgate::audit";
@@ -46,7 +47,7 @@ impl AuditLog {
             by = %peer.principal(),
             from = %peer.shown(),
             action = "refused",
-            what = ?format!("{} {}", head.method, abridged(head.uri.path())),
+            what = ?format!("{} {}", head.method, abridged(&without_secret(head.uri.path()))),
             outcome = problem.code().word(),
             shown = shown.as_deref().unwrap_or("no token"),
             why = ?problem.detail(),

@@ -335,6 +335,7 @@ pub fn end_word(how: &ContenderEnd) -> &'static str {
         ContenderEnd::Broken { .. } => "broken",
         ContenderEnd::Forbidden => "forbidden",
         ContenderEnd::Deleted => "deleted",
+        ContenderEnd::MaxHold => "max_hold",
     }
 }
 

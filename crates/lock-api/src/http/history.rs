@@ -188,6 +188,7 @@ impl<'a> EntryAnswer<'a> {
                         "broken"
                     }
                     ContenderEnd::Deleted => "deleted",
+                    ContenderEnd::MaxHold => "max_hold",
                 });
             }
             End::Hidden {

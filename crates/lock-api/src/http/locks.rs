@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Method, Uri};
 use serde::Deserialize;
+use tokio::time::Instant;
 use utoipa::IntoParams;
 use znode_store::{Downgraded, Grant, LockName, Right, SessionId, View, Zxid};
 
@@ -16,11 +17,12 @@ use super::extract::{
     HandlerResult, MAX_PAGE, ensure_freshness, no_content, no_query, ok, page_length, parse, query,
     read_body, session_id,
 };
+use super::lease_types::lease_text;
 use super::lock_types::{
-    AcquireBody, BreakBody, CheckAnswer, ConfigureBody, DowngradeBody, GrantAnswer, GraphAnswer, LockAnswer,
-    LocksAnswer, MAX_HOLDER_BYTES, MAX_REASON_BYTES, ReleaseAnswer, ReleaseBody, ReleaseReplyBody,
-    ReleaseRequestBody, RequestedAnswer, SeenLock, SessionNames, SummaryAnswer, UpgradeBody, WaitAnswer,
-    check_limit, within,
+    Acquire, AcquireBody, BreakBody, CheckAnswer, ConfigureBody, DowngradeBody, GrantAnswer, GraphAnswer,
+    LockAnswer, LocksAnswer, MAX_HOLDER_BYTES, MAX_REASON_BYTES, ReleaseAnswer, ReleaseBody,
+    ReleaseReplyBody, ReleaseRequestBody, RequestedAnswer, Requester, SeenLock, SessionNames, SummaryAnswer,
+    UpgradeBody, WaitAnswer, check_limit, within,
 };
 use super::openapi::words;
 use super::problem::Problem;
@@ -105,11 +107,35 @@ pub async fn granted(
 
 async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerResult {
     let body = parse::<AcquireBody<'_>>(body)?.check(lock, peer.shown())?;
-    let (locks, session) = (waiting_locks_of(api, &peer), body.session);
-    let request_id = peer.request_id(body.request_id)?;
-    let started = locks.begin_acquire(session, body.wish, body.wait, request_id, body.retry);
-    let grant = only(granted(api, &peer, session, started.await?).await?)?;
-    Ok(ok(&GrantAnswer::from(&grant)))
+    let Acquire {
+        requester,
+        wish,
+        bounds,
+        wait,
+        request_id,
+        retry,
+    } = body;
+    let locks = waiting_locks_of(api, &peer);
+    let request_id = peer.request_id(request_id)?;
+    match requester {
+        Requester::Session(session) => {
+            let started = locks.begin_acquire(session, wish, bounds, wait, request_id, retry);
+            let grant = only(granted(api, &peer, session, started.await?).await?)?;
+            Ok(ok(&GrantAnswer::from(&grant)))
+        }
+        Requester::Lease(ttl) => {
+            let begun = Instant::now();
+            let started = locks.begin_lease(ttl, wish, bounds, wait, request_id, retry);
+            let (lease, started) = started.await?;
+            let granted = granted(api, &peer, lease.key.session, started);
+            let (grants, renewed) = locks.keep_while(&lease, begun, granted).await?;
+            let expires_in = lease.timeout.saturating_sub(renewed.elapsed());
+            let grant = only(grants)?;
+            Ok(ok(
+                &GrantAnswer::from(&grant).with_lease(lease_text(&lease.key), expires_in)
+            ))
+        }
+    }
 }
 
 async fn release(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerResult {

@@ -26,6 +26,8 @@ mod event_feed_types;
 mod event_feed;
 mod history;
 mod http_request_id;
+mod lease_types;
+mod leases;
 mod lenient_parsing;
 mod load_shedding;
 mod lock_types;
@@ -244,6 +246,10 @@ fn routes() -> Vec<Route> {
         Route::at("/v1/sessions/{session}/heartbeat").post(DecidedByHandler, sessions::heartbeat),
         Route::at("/v1/sessions/{session}/ephemerals").get(DecidedByHandler, sessions::ephemerals),
         Route::at("/v1/sessions/{session}/events").get(DecidedByHandler, events::events),
+        Route::at("/v1/leases/{lease}")
+            .get(DecidedByHandler, leases::get)
+            .delete(DecidedInLog, leases::release),
+        Route::at("/v1/leases/{lease}/renew").post(DecidedByHandler, leases::renew),
         Route::at("/v1/locks").get(DecidedByHandler, locks::list),
         Route::at("/v1/lock-graph").get(DecidedByHandler, locks::graph),
         of_locks("/v1/locks/").get(DecidedByHandler, locks::get),

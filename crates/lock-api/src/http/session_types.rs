@@ -119,6 +119,10 @@ pub struct SessionAnswer {
     address: String,
     /// Number of its ephemeral znodes.
     ephemerals: u32,
+    /// `true` if it is a lease, otherwise absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = bool)]
+    lease: Option<bool>,
     /// Locks that the session holds.
     held: Vec<SessionLockAnswer>,
     /// Locks that the session waits for.
@@ -156,6 +160,7 @@ impl SessionAnswer {
             last_heartbeat_at: None,
             address: view.address.to_string(),
             ephemerals: view.ephemerals,
+            lease: view.is_lease.then_some(true),
             held,
             awaited,
             complete: (!is_all).then_some(false),

@@ -14,6 +14,7 @@ use lock_node::traces::{Collector, Scope, Span, SpanId, SpanKind, TraceId, new_s
 
 use super::Shared;
 use super::problem::Code;
+use super::url::without_secret;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
@@ -51,7 +52,10 @@ pub async fn follow(State(api): State<Shared>, request: Request, next: Next) -> 
         "" => "HTTP".to_owned(),
         route => format!("{method} {route}"),
     };
-    let path: String = request.uri().path().chars().take(MAX_PATH_CHARS).collect();
+    let path: String = without_secret(request.uri().path())
+        .chars()
+        .take(MAX_PATH_CHARS)
+        .collect();
     let open = Open {
         collector: tracing.collector.clone(),
         span: Some(Span {

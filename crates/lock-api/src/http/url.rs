@@ -11,6 +11,9 @@ use znode_store::LockName;
 
 use super::problem::Problem;
 
+/// Prefix of the addresses of all leases. The rest is secret.
+pub const LEASES: &str = "/v1/leases/";
+
 /// Error of percent-encoding: invalid digits after a `%`, or bytes that are not UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadEncoding {
@@ -155,6 +158,17 @@ pub fn znode_path(raw: &str) -> Result<Cow<'_, str>, Problem> {
         return Ok(Cow::Borrowed("/"));
     }
     decode(raw).map_err(Problem::bad_path)
+}
+
+/// Returns an address for logs and traces: without the secret of a lease.
+pub fn without_secret(path: &str) -> Cow<'_, str> {
+    match path.strip_prefix(LEASES) {
+        None => Cow::Borrowed(path),
+        Some(rest) => {
+            let after = rest.find('/').map_or("", |at| &rest[at..]);
+            Cow::Owned(format!("{LEASES}...{after}"))
+        }
+    }
 }
 
 /// Decodes an address's last segment, which names the object of the request.

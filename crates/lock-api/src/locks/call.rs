@@ -12,8 +12,9 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use znode_store::{
-    Applied, AttemptId, ContenderEnd, ContenderState, Grant, HolderId, Identities, LockCommand, LockMode,
-    LockName, Refusal, Reply, Request, Right, SessionFate, SessionId, Store, WithdrawCause,
+    Applied, AttemptId, ContenderEnd, ContenderState, Grant, HolderId, Identities, LeaseContender, LeaseKey,
+    LockCommand, LockMode, LockName, Refusal, Reply, Request, Right, SessionFate, SessionId, Store,
+    WithdrawCause,
 };
 
 use super::Shared;
@@ -24,7 +25,10 @@ use super::error::LockError;
 /// withdraws it: at once, or after a grace if the caller may send the same request again.
 pub(super) struct LockCall {
     pub shared: Arc<Shared>,
+    /// Session of the contenders. For a lease that of the first request with the same id, once the outcome is known.
     pub session: SessionId,
+    /// The lease that the call has opened.
+    pub lease: Option<Lease>,
     pub kind: CallKind,
     pub attempt: AttemptId,
     /// Set if the caller can repeat the call.
@@ -58,6 +62,15 @@ impl CallKind {
     }
 }
 
+/// An open lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// Its secret.
+    pub key: LeaseKey,
+    /// Time without a renewal after which it ends.
+    pub timeout: Duration,
+}
+
 /// Proposal under way. It continues when its call is dropped, because only its outcome shows which contenders to withdraw.
 pub(super) type Proposal = Pin<Box<dyn Future<Output = Result<Applied, ProposeError>> + Send>>;
 
@@ -81,6 +94,10 @@ pub(super) fn contenders(reply: &Reply) -> Option<Contenders> {
     match reply {
         Reply::Granted(grant) => Some(vec![(grant.lock.clone(), grant.holder.clone())]),
         Reply::Queued(queued) => Some(vec![(queued.lock.clone(), queued.holder.clone())]),
+        Reply::Leased { contender, .. } => Some(vec![match contender {
+            LeaseContender::Holds(grant) => (grant.lock.clone(), grant.holder.clone()),
+            LeaseContender::Waits(place) => (place.lock.clone(), place.holder.clone()),
+        }]),
         Reply::Multi(parts) => {
             let parts: Option<Vec<Contenders>> = parts.iter().map(contenders).collect();
             Some(parts?.into_iter().flatten().collect())
@@ -92,7 +109,11 @@ pub(super) fn contenders(reply: &Reply) -> Option<Contenders> {
 /// Returns the grants in a reply; `None` if one is missing.
 fn grants(reply: Reply) -> Option<Vec<Grant>> {
     match reply {
-        Reply::Granted(grant) => Some(vec![grant]),
+        Reply::Granted(grant)
+        | Reply::Leased {
+            contender: LeaseContender::Holds(grant),
+            ..
+        } => Some(vec![grant]),
         Reply::Multi(parts) => {
             let parts: Option<Vec<Vec<Grant>>> = parts.into_iter().map(grants).collect();
             Some(parts?.into_iter().flatten().collect())
@@ -148,6 +169,7 @@ impl LockCall {
         Self {
             shared: shared.clone(),
             session,
+            lease: None,
             kind,
             attempt,
             repeatable,
@@ -173,6 +195,16 @@ impl LockCall {
                 let Some(contenders) = contenders(&reply) else {
                     return Err(LockError::unexpected(&reply));
                 };
+                if let Reply::Leased {
+                    lease, timeout_ms, ..
+                } = &reply
+                {
+                    self.session = lease.session;
+                    self.lease = Some(Lease {
+                        key: *lease,
+                        timeout: Duration::from_millis(u64::from(*timeout_ms)),
+                    });
+                }
                 let granted = grants(reply);
                 if granted.is_none() {
                     self.stage = Stage::Waiting(contenders);
@@ -417,9 +449,10 @@ impl GrantWaiter {
             },
             // The same request, sent again to another node, timed out there.
             ContenderEnd::Withdrawn => Refusal::LockTimeout(lock.clone()),
-            ContenderEnd::Released | ContenderEnd::Deleted | ContenderEnd::Upgraded => {
-                self.not_holder(lock, holder)
-            }
+            ContenderEnd::Released
+            | ContenderEnd::Deleted
+            | ContenderEnd::MaxHold
+            | ContenderEnd::Upgraded => self.not_holder(lock, holder),
         }
     }
 

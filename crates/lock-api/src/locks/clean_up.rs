@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use lock_node::WatchKind;
 use tokio::time::Instant;
-use znode_store::{AttemptId, Identities, Identity, LockName, SessionFate, SessionId, Store, WithdrawCause};
+use znode_store::{
+    AttemptId, Identities, Identity, LockName, Reply, SessionFate, SessionId, Store, WithdrawCause,
+};
 
 use super::call::{CallKind, Contenders, GrantWaiter, Stage, contenders, withdrawal};
 use super::error::LockError;
@@ -58,7 +60,7 @@ impl Abandoned {
     }
 
     async fn take_back(&self, stage: Stage) {
-        let (session, attempt) = (self.session, self.attempt);
+        let (mut session, attempt) = (self.session, self.attempt);
         let shared = &*self.shared;
         let found = match stage {
             Stage::Over => return,
@@ -66,7 +68,12 @@ impl Abandoned {
             Stage::Unknown => seek(shared, session, self.kind.locks(), attempt).await,
             Stage::Proposed(proposal) => match proposal.await.map_err(LockError::from) {
                 Ok(applied) => match applied.outcome {
-                    Ok(reply) => contenders(&reply),
+                    Ok(reply) => {
+                        if let Reply::Leased { lease, .. } = &reply {
+                            session = lease.session;
+                        }
+                        contenders(&reply)
+                    }
                     // A rejected command has no effect.
                     Err(_) => None,
                 },
@@ -76,7 +83,7 @@ impl Abandoned {
         };
         if let Some(contenders) = found {
             if self.kept_until > Instant::now() {
-                self.keep(&contenders).await;
+                self.keep(session, &contenders).await;
             }
             withdraw(shared, session, contenders, attempt).await;
         }
@@ -84,8 +91,8 @@ impl Abandoned {
 
     /// Waits until the grace is over. It ends early when a contender is gone, [`GRANTED_GRACE`] after a contender got
     /// its lock, or when the node stops.
-    async fn keep(&self, contenders: &Contenders) {
-        let waiter = GrantWaiter::new(self.shared.clone(), self.session, &self.kind);
+    async fn keep(&self, session: SessionId, contenders: &Contenders) {
+        let waiter = GrantWaiter::new(self.shared.clone(), session, &self.kind);
         let kept = async {
             if let Ok(true) = tokio::time::timeout_at(self.kept_until, waiter.first(contenders)).await {
                 let end = self.kept_until.min(Instant::now() + GRANTED_GRACE);

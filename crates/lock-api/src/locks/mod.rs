@@ -10,6 +10,7 @@ mod clean_up;
 mod random_ids;
 mod error;
 mod history;
+mod leases;
 mod reads;
 mod operate;
 #[cfg(test)]
@@ -25,13 +26,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use znode_store::{
-    AttemptId, Command, Downgraded, Grant, HolderId, Identities, LockCommand, LockName, LockWish, Refusal,
-    Reply, Request, RequestId, SessionId,
+    AttemptId, Command, Downgraded, Grant, HoldBounds, HolderId, Identities, LockCommand, LockName, LockWish,
+    Refusal, Reply, Request, RequestId, SessionId,
 };
 
+pub use call::Lease;
 use call::{CallKind, LockCall, WaitTerms};
 pub use clean_up::GRANTED_GRACE;
 pub use error::{LockError, LockHistoryError};
+pub use leases::LeaseStatus;
 use random_ids::IdGenerator;
 pub use reads::LockPage;
 
@@ -88,6 +91,15 @@ pub(crate) enum Started {
     Granted(Vec<Grant>),
     /// It waits in the queue of one of them.
     Queued(Queued),
+}
+
+impl From<(LockCall, Option<Vec<Grant>>)> for Started {
+    fn from((call, granted): (LockCall, Option<Vec<Grant>>)) -> Self {
+        match granted {
+            Some(grants) => Self::Granted(grants),
+            None => Self::Queued(Queued(call)),
+        }
+    }
 }
 
 impl Started {
@@ -180,7 +192,7 @@ impl Locks {
         request_id: Option<RequestId>,
         retry: u16,
     ) -> Result<Grant, LockError> {
-        let begun = self.begin_acquire(session, wish, wait, request_id, retry);
+        let begun = self.begin_acquire(session, wish, HoldBounds::default(), wait, request_id, retry);
         only(begun.await?.granted().await?)
     }
 
@@ -189,17 +201,30 @@ impl Locks {
         &self,
         session: SessionId,
         wish: LockWish,
+        bounds: HoldBounds,
         wait: WaitFor,
         request_id: Option<RequestId>,
         retry: u16,
     ) -> Result<Started, LockError> {
         let attempt = self.shared.ids.attempt(retry);
         let kind = CallKind::Acquire(vec![wish.lock.clone()]);
-        let command = LockCommand::Acquire {
-            wish,
-            guid: self.shared.ids.guid(),
-            attempt,
-            wait: may_wait(wait),
+        let (guid, may_wait) = (self.shared.ids.guid(), may_wait(wait));
+        // Members of the former release know only the first.
+        let command = match bounds.is_some() {
+            false => LockCommand::Acquire {
+                wish,
+                guid,
+                attempt,
+                wait: may_wait,
+            },
+            true => LockCommand::AcquireBounded {
+                wish,
+                guid,
+                attempt,
+                wait: may_wait,
+                bounds,
+                lease: None,
+            },
         };
         self.begin(session, command, kind, wait, request_id, attempt)
             .await
@@ -305,6 +330,23 @@ impl Locks {
         request_id: Option<RequestId>,
         attempt: AttemptId,
     ) -> Result<Started, LockError> {
+        let call = self.call(Some(session), session, command, kind, wait, request_id, attempt);
+        call.await.map(Started::from)
+    }
+
+    /// Proposes the command of a call whose contenders will belong to `session`, on behalf of `caller_session`, and
+    /// waits until it is applied. Returns the call, with its grants if it has all its locks.
+    #[expect(clippy::too_many_arguments, reason = "each is a fact of the call")]
+    async fn call(
+        &self,
+        caller_session: Option<SessionId>,
+        session: SessionId,
+        command: LockCommand,
+        kind: CallKind,
+        wait: WaitFor,
+        request_id: Option<RequestId>,
+        attempt: AttemptId,
+    ) -> Result<(LockCall, Option<Vec<Grant>>), LockError> {
         let deadline = match wait {
             WaitFor::Forever => None,
             // It is in the queue only if it is a repetition of a call that waited there: that wait is over now.
@@ -314,7 +356,7 @@ impl Locks {
         };
         let permit = self.shared.acquire_call_permit()?;
         let request = Request {
-            session: Some(session),
+            session: caller_session,
             request_id,
             caller: self.caller.clone(),
             command: Command::Lock(command),
@@ -327,10 +369,8 @@ impl Locks {
         };
         let terms = WaitTerms { deadline, grace };
         let mut call = LockCall::propose(&self.shared, permit, request, session, kind, attempt, terms);
-        match call.outcome().await? {
-            Some(grants) => Ok(Started::Granted(grants)),
-            None => Ok(Started::Queued(Queued(call))),
-        }
+        let granted = call.outcome().await?;
+        Ok((call, granted))
     }
 
     /// Releases one hold; returns the number of holds that remain.

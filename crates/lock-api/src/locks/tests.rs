@@ -670,7 +670,14 @@ async fn a_caller_that_does_not_come_back_leaves_the_queue_after_the_grace() {
     // A caller that may not wait any more gets no grace.
     let locks = world.locks.clone().with_disconnect_grace(EVER);
     let id = Some(RequestId::parse("dismissed").unwrap());
-    let begun = locks.begin_acquire(b, exclusive("job"), WaitFor::Forever, id, 0);
+    let begun = locks.begin_acquire(
+        b,
+        exclusive("job"),
+        HoldBounds::default(),
+        WaitFor::Forever,
+        id,
+        0,
+    );
     let Started::Queued(queued) = begun.await.unwrap() else {
         panic!("the lock is held");
     };

@@ -23,6 +23,7 @@ mod dashboard;
 mod events;
 mod golden;
 mod event_feed;
+mod leases;
 mod limits;
 mod load_shedding;
 mod locks;

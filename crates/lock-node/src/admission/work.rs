@@ -30,7 +30,10 @@ impl Work {
         match &request.command {
             Command::OpenSession { .. } => Self::New,
             // A client that reconnects keeps its session.
-            Command::CloseSession { .. } | Command::Reconnect { .. } => Self::Keep,
+            Command::CloseSession { .. }
+            | Command::Reconnect { .. }
+            | Command::RenewLease { .. }
+            | Command::ReleaseLease { .. } => Self::Keep,
             Command::ExpireSessions { .. }
             | Command::RecordSilence { .. }
             | Command::NoteHeartbeats { .. }
@@ -84,10 +87,11 @@ impl Work {
             // The commands with which operators repair a lock.
             LockCommand::Break { .. } | LockCommand::Configure { .. } => Self::Keep,
             LockCommand::Acquire { .. }
+            | LockCommand::AcquireBounded { .. }
             | LockCommand::AcquireMany { .. }
             | LockCommand::Upgrade { .. }
             | LockCommand::Revoke { .. } => Self::New,
-            LockCommand::CountDelays { .. } => Self::Own,
+            LockCommand::CountDelays { .. } | LockCommand::EndHolds { .. } => Self::Own,
         }
     }
 }

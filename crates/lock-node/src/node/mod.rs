@@ -261,6 +261,14 @@ impl Node {
         Err(Unavailable::new("every random session id was already in use").into())
     }
 
+    /// Returns the timeout of a lease that asks for `ttl`, within the bounds of the configuration.
+    pub fn lease_timeout_ms(&self, ttl: Duration) -> u32 {
+        let runtime_config = self.inner.runtime_config.get();
+        let bounds = &runtime_config.sessions;
+        let timeout = ttl.clamp(bounds.min, bounds.lease_max);
+        timeout.as_millis().try_into().unwrap_or(u32::MAX)
+    }
+
     /// Renews a session. `Ok` means that the leader has counted the heartbeat, with proof that it still led. So the session lives for at least the
     /// returned time from this call.
     ///

@@ -6,6 +6,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fault_injection::planted::{self, Bug};
@@ -18,6 +19,7 @@ use znode_store::{
 
 use crate::command_versions;
 use crate::envelope::{Envelope, Origin};
+use crate::hold_timer::HoldTimer;
 use crate::metrics::node_counters::NodeCounters;
 use crate::pending_proposals::{Applying, PendingProposals};
 use crate::sessions::SessionTracker;
@@ -55,6 +57,8 @@ pub struct Replica {
     pub calls: PendingProposals,
     /// Deadlines, while this node leads.
     pub sessions: SessionTracker,
+    /// Ends of holds with a maximum time.
+    pub holds: HoldTimer,
     /// Clock that entries are stamped with.
     pub clock: Arc<ClusterClock>,
     /// Counters.
@@ -79,6 +83,7 @@ impl Replica {
             observers,
             calls: PendingProposals::default(),
             sessions: SessionTracker::default(),
+            holds: HoldTimer::default(),
             clock: Arc::default(),
             counters: Arc::default(),
             recent_reads: RecentReads::default(),
@@ -198,19 +203,30 @@ impl Replica {
             }
             // Also if the session was opened by an earlier request with the same id: the retry counts from then on.
             Ok(Reply::SessionOpened { session, .. }) => heard(*session),
+            Ok(Reply::Leased { lease, .. }) => heard(lease.session),
+            Ok(Reply::LeaseRenewed { session, timeout_ms }) => {
+                let timeout = Duration::from_millis(u64::from(*timeout_ms));
+                self.sessions.opened(*session, timeout, now);
+            }
             _ => {}
         }
         for event in &applied.events {
             match event {
                 Event::SessionOpened(session) => {
-                    if let (Ok(Reply::SessionOpened { .. }), AppliedCommand::OpensSession(timeout)) =
-                        (&applied.outcome, &applied.command)
-                    {
+                    if let AppliedCommand::OpensSession(timeout) = &applied.command {
                         self.sessions.opened(*session, *timeout, now);
                     }
                 }
                 Event::SessionReconnected { session, .. } => heard(*session),
                 Event::SessionEnded { session, .. } => self.sessions.ended(*session),
+                Event::HoldBegan(hold) => {
+                    if let Some(bounded) = store.bounded_hold(&hold.lock, &hold.holder) {
+                        self.holds.began(bounded, now, self.clock.now_ms());
+                    }
+                }
+                Event::HoldEnded { hold, how, .. } if *how != ContenderEnd::Upgraded => {
+                    self.holds.ended(&hold.lock, &hold.holder);
+                }
                 // It contains no secret. The leader logs it, as below.
                 Event::AccessChanged(change) if self.sessions.leading_term().is_some() => {
                     let (by, change) = (change.by.to_string(), change.command.to_string());
@@ -241,6 +257,8 @@ impl Replica {
             #[cfg(feature = "simulation")]
             crate::simulation::ask(|host| host.replaced(at.into(), &store));
             self.sessions.replaced();
+            self.holds
+                .replaced(store.bounded_holds(), Instant::now(), self.clock.now_ms());
             before
         };
         self.calls.lose_sent();
@@ -422,10 +440,12 @@ impl Holders for Replica {
     }
 }
 
+/// Returns the session or lease that a command has opened, or that an earlier request with the same id has.
 #[cfg(feature = "simulation")]
 fn opened_session(applied: &Applied) -> Option<SessionId> {
     match applied.outcome {
         Ok(Reply::SessionOpened { session, .. }) => Some(session),
+        Ok(Reply::Leased { lease, .. }) => Some(lease.session),
         _ => None,
     }
 }

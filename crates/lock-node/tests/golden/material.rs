@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use znode_store::{
-    AccessCommand, Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, Data, Downgraded, Identities,
-    Identity, Limits, LockCommand, LockMode, LockName, LockWish, MirrorStep, Mirrored, MirroredKind,
-    NewToken, Op, Password, PathGrant, Perms, Request, RequestId, Right, Rights, RoleName, SessionId, Step,
-    TokenHash, TokenId, Turn, WithdrawCause, ZPath, Zxid,
+    AccessCommand, Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, Data, Downgraded, HoldBounds,
+    Identities, Identity, LeaseKey, Limits, LockCommand, LockMode, LockName, LockWish, MirrorStep, Mirrored,
+    MirroredKind, NewLease, NewToken, Op, Password, PathGrant, Perms, Request, RequestId, Right, Rights,
+    RoleName, SessionId, Step, TokenHash, TokenId, Turn, WithdrawCause, ZPath, Zxid,
 };
 
 use crate::envelope::{Envelope, Origin};
@@ -552,6 +552,32 @@ pub fn later_requests() -> Vec<(&'static str, Request)> {
         sessions: vec![SessionId(1), SessionId(u64::MAX >> 1)],
         term: 7,
     };
+    let lease = LeaseKey {
+        session: SessionId(9),
+        password: Password([9; 16]),
+    };
+    let bounded = LockCommand::AcquireBounded {
+        wish: wish("leased", LockMode::Exclusive, 1),
+        guid: guid(9),
+        attempt: AttemptId(9),
+        wait: true,
+        bounds: HoldBounds {
+            min_ms: 30_000,
+            max_ms: 600_000,
+        },
+        lease: Some(NewLease {
+            key: lease,
+            timeout_ms: 86_400_000,
+        }),
+    };
+    let end_holds = LockCommand::EndHolds {
+        holders: vec![(lock("leased"), holder(9, 0))],
+        term: 7,
+    };
+    let renew = Command::RenewLease {
+        lease,
+        timeout_ms: 60_000,
+    };
     vec![
         ("mirror", Request::anonymous(Command::Mirror(steps))),
         (
@@ -569,6 +595,13 @@ pub fn later_requests() -> Vec<(&'static str, Request)> {
         (
             "end_waits_with_rights",
             Request::internal(Command::Access(AccessCommand::EndWaitsWithRights)),
+        ),
+        ("acquire_bounded", Request::anonymous(Command::Lock(bounded))),
+        ("end_holds", Request::internal(Command::Lock(end_holds))),
+        ("renew_lease", Request::anonymous(renew)),
+        (
+            "release_lease",
+            Request::anonymous(Command::ReleaseLease { lease }),
         ),
     ]
 }

@@ -302,6 +302,7 @@ impl SettingsReader<'_> {
         self.duration("sessions.min_ms", &mut node.sessions.min);
         self.duration("sessions.max_ms", &mut node.sessions.max);
         self.duration("sessions.default_ms", &mut node.sessions.default);
+        self.duration("leases.max_ms", &mut node.sessions.lease_max);
 
         self.count("limits.data_bytes", &mut node.limits.data_bytes);
         self.count("limits.children", &mut node.limits.children);

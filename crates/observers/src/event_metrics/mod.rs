@@ -17,7 +17,7 @@ use raft_log::sync::Mutex;
 const MAX_BEGINNINGS: usize = 65_536;
 
 /// Reasons for the end of a hold or of a wait, as labels.
-const ENDS: [&str; 10] = [
+const ENDS: [&str; 11] = [
     "released",
     "withdrawn",
     "timed_out",
@@ -28,6 +28,7 @@ const ENDS: [&str; 10] = [
     "never_grantable",
     "upgraded",
     "forbidden",
+    "max_hold",
 ];
 const TIMED_OUT: usize = 2;
 
@@ -42,6 +43,7 @@ fn end(how: &ContenderEnd) -> usize {
         ContenderEnd::NeverGrantable { .. } => 7,
         ContenderEnd::Upgraded => 8,
         ContenderEnd::Forbidden => 9,
+        ContenderEnd::MaxHold => 10,
     }
 }
 
@@ -52,7 +54,7 @@ fn ends_holds(end: usize) -> bool {
 
 /// Returns whether a wait can end without the lock for this reason.
 fn ends_waits(end: usize) -> bool {
-    !matches!(ENDS[end], "released" | "upgraded")
+    !matches!(ENDS[end], "released" | "upgraded" | "max_hold")
 }
 
 /// Metrics of sessions and locks.

@@ -62,7 +62,10 @@ pub(crate) struct Creation<'c> {
 /// later.
 pub(crate) fn rights_needed(command: &Command) -> Vec<Need<'_>> {
     match command {
-        Command::OpenSession { .. } => Vec::from([Need::Admission]),
+        // The secret of a lease is the right to it.
+        Command::OpenSession { .. } | Command::RenewLease { .. } | Command::ReleaseLease { .. } => {
+            Vec::from([Need::Admission])
+        }
         Command::CloseSession { session } => Vec::from([Need::Session(*session)]),
         Command::ExpireSessions { .. }
         | Command::Sweep(_)
@@ -128,7 +131,9 @@ fn needed_by_op(op: &Op) -> Need<'_> {
 
 fn needed_by_step(step: &LockCommand) -> Vec<Need<'_>> {
     match step {
-        LockCommand::Acquire { wish, .. } => Vec::from([Need::Of(Right::Lock, wish.lock.znode())]),
+        LockCommand::Acquire { wish, .. } | LockCommand::AcquireBounded { wish, .. } => {
+            Vec::from([Need::Of(Right::Lock, wish.lock.znode())])
+        }
         LockCommand::AcquireMany { wishes, .. } => wishes
             .iter()
             .map(|wish| Need::Of(Right::Lock, wish.lock.znode()))
@@ -145,7 +150,7 @@ fn needed_by_step(step: &LockCommand) -> Vec<Need<'_>> {
             Vec::from([Need::Of(Right::Break, lock.znode())])
         }
         LockCommand::Configure { lock, .. } => Vec::from([Need::Of(Right::Administer, lock.znode())]),
-        LockCommand::CountDelays { .. } => Vec::from([Need::Internal]),
+        LockCommand::CountDelays { .. } | LockCommand::EndHolds { .. } => Vec::from([Need::Internal]),
     }
 }
 

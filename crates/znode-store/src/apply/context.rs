@@ -7,7 +7,7 @@ use crate::model::acl::Acl;
 use crate::model::entry::Rules;
 use crate::model::event::{ContenderEnd, Event, ZnodeEvent, ZnodeEventKind};
 use crate::model::identity::Identities;
-use crate::model::ids::Zxid;
+use crate::model::ids::{SessionId, Zxid};
 use crate::model::path::{LockName, MAX_LONG_PATHS_BYTES, ZPath};
 use crate::model::refusal::{Limited, Refusal};
 
@@ -64,6 +64,8 @@ pub(crate) struct Context<'e> {
     pub(crate) descendants: usize,
     /// In a transaction, the changes for the queues, which are held back until no operation can fail any more.
     pub(crate) held_back: Option<Vec<ContenderChange>>,
+    /// Sessions of leases whose contenders the command removed. They end with it.
+    pub(crate) ended_leases: Vec<SessionId>,
 }
 
 impl Context<'_> {

@@ -8,7 +8,8 @@
 //! | `znodes.rs` | changes of znodes with all that they entail; all other files change the tree through it |
 //! | `create.rs`, `write.rs`, `mirror.rs` | operations on znodes |
 //! | `locks/` | steps of the lock protocol, and the grants at the end of each command |
-//! | `session_life.rs`, `access.rs` | lives of sessions; changes of the access policies |
+//! | `session_life.rs`, `leases.rs` | lives of sessions; lives of leases |
+//! | `access.rs` | changes of the access policies |
 //! | `authorize.rs`, `tree_queries.rs` | authorization, before all of them |
 //!
 //! A step that refuses either has changed nothing, or is undone.
@@ -17,6 +18,7 @@ mod access;
 mod authorize;
 pub(crate) mod context;
 pub(crate) mod create;
+mod leases;
 pub(crate) mod locks;
 pub(crate) mod mirror;
 mod session_life;
@@ -30,17 +32,15 @@ use fault_injection::planted::{self, Bug};
 
 use crate::apply::context::{Context, EntryWork, MAX_OPERATIONS};
 use crate::apply::locks::{acquire, grant_waiters, many, modes};
-use crate::model::access::principal::Principal;
 use crate::model::command::{Command, Op, Request, Step};
 use crate::model::entry::{EntryContext, Rules};
 use crate::model::event::Event;
-use crate::model::ids::{RequestId, SessionId};
+use crate::model::ids::{LeaseKey, RequestId, SessionId};
 use crate::model::lock::LockCommand;
 use crate::model::refusal::{Limited, Refusal};
 use crate::model::reply::{Applied, Outcome, Reply};
-use crate::model::session::{SessionFate, Turn};
-use crate::sessions::SessionRecord;
-use crate::sessions::request_cache::{self, CachedRequests};
+use crate::model::session::SessionFate;
+use crate::sessions::request_cache;
 use crate::store::Store;
 
 impl Store {
@@ -75,6 +75,7 @@ impl Store {
             long_paths_bytes: 0,
             descendants: 0,
             held_back: None,
+            ended_leases: Vec::new(),
         };
         // An open state needs no authorization.
         let outcome = match self.access.is_secured() {
@@ -82,6 +83,7 @@ impl Store {
             true => answer_if_allowed(self, cx, request),
         };
         grant_waiters::grant_waiters(self, cx);
+        leases::end_leases(self, cx);
         Applied {
             zxid: cx.zxid,
             outcome,
@@ -119,8 +121,22 @@ fn answer(store: &mut Store, cx: &mut Context<'_>, request: Request) -> Outcome 
         let first = record.outcome.clone();
         match (session, &command) {
             // The repetition of a lost call replaces the earlier one.
-            (Some(session), Command::Lock(LockCommand::Acquire { wish, attempt, .. })) => {
+            (
+                Some(session),
+                Command::Lock(
+                    LockCommand::Acquire { wish, attempt, .. }
+                    | LockCommand::AcquireBounded {
+                        wish,
+                        attempt,
+                        lease: None,
+                        ..
+                    },
+                ),
+            ) => {
                 return acquire::repeat_acquire(store, cx, session, &request_id, wish, *attempt, first);
+            }
+            (None, Command::Lock(LockCommand::AcquireBounded { attempt, .. })) => {
+                return acquire::repeat_acquire_lease(store, cx, &request_id, *attempt, first);
             }
             (Some(session), Command::Lock(LockCommand::Upgrade { lock, attempt, .. })) => {
                 return modes::repeat_upgrade(store, cx, session, &request_id, lock, *attempt, first);
@@ -164,24 +180,8 @@ fn execute(
             name,
             address,
         } => {
-            let record = SessionRecord {
-                session,
-                password,
-                timeout_ms,
-                name,
-                address,
-                opened_at_ms: cx.now_ms,
-                owner: Principal::of(cx.caller),
-                turn: Turn {
-                    since: cx.zxid,
-                    number: 0,
-                },
-                heard_at: cx.zxid,
-                requests: CachedRequests::default(),
-            };
-            let opened = session_life::open_session(store, cx, record)?;
-            authorize::record_certificate(store, session, cx.caller);
-            Ok(opened)
+            let key = LeaseKey { session, password };
+            session_life::open_session_of_caller(store, cx, key, timeout_ms, name, address)
         }
         Command::CloseSession { session } => {
             store.sessions.require(session)?;
@@ -239,6 +239,8 @@ fn execute(
         Command::NoteHeartbeats { sessions, term } => {
             session_life::note_heartbeats(store, cx, sessions, term)
         }
+        Command::RenewLease { lease, timeout_ms } => leases::renew_lease(store, cx, &lease, timeout_ms),
+        Command::ReleaseLease { lease } => leases::release_lease(store, cx, &lease),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::locks::name::{ContenderName, Kind, recognise};
 use crate::model::contender::{Written, json};
 use crate::model::event::Hold;
 use crate::model::ids::{SessionId, Zxid};
-use crate::model::lock::{LockMode, LockRequest};
+use crate::model::lock::{HoldBounds, LockMode, LockRequest};
 use crate::model::path::{LockName, ZPath};
 
 /// Position of a contender in the order of arrival: its creation, its sequence number, its name.
@@ -126,6 +126,14 @@ impl Contender {
         self.record.as_ref().map_or(1, |record| record.holds())
     }
 
+    /// Returns the bounds of its hold in time.
+    pub fn bounds(&self) -> HoldBounds {
+        self.record
+            .as_ref()
+            .map(|record| record.bounds)
+            .unwrap_or_default()
+    }
+
     /// Returns its request, as it conflicts with those of others.
     pub fn effective_request(&self) -> LockRequest {
         match self.is_upgrading() {
@@ -175,7 +183,7 @@ mod tests {
     use crate::locks::name::make;
     use crate::model::contender::{Attempt, MAX_RELEASED, Record, Upgrade};
     use crate::model::ids::RequestId;
-    use crate::model::lock::{AttemptId, Revocation};
+    use crate::model::lock::{AttemptId, HoldBounds, Revocation};
 
     fn record(mode: LockMode, permits: u32) -> Record {
         Record {
@@ -201,6 +209,7 @@ mod tests {
             token: None,
             upgrade: None,
             revoke: None,
+            bounds: HoldBounds::default(),
         }
     }
 
@@ -247,6 +256,10 @@ mod tests {
                     requested_ms: 4,
                     answer: Some("in a minute".into()),
                 }),
+                bounds: HoldBounds {
+                    min_ms: 60_000,
+                    max_ms: u32::MAX,
+                },
                 ..record
             };
             let contender = read(&name(mode), json::data(&record).as_bytes());

@@ -367,7 +367,7 @@ mod tests {
     use super::super::rule;
     use super::*;
     use crate::model::contender::{Attempt, Record, Upgrade, Written};
-    use crate::model::lock::{AttemptId, LockWish};
+    use crate::model::lock::{AttemptId, HoldBounds, LockWish};
     use crate::model::path::LockName;
 
     const ATTEMPT: Attempt = Attempt {
@@ -388,7 +388,7 @@ mod tests {
             lock_delay_ms: 0,
             names: Default::default(),
         };
-        let mut record = Record::new(&wish, ATTEMPT, 0);
+        let mut record = Record::new(&wish, HoldBounds::default(), ATTEMPT, 0);
         record.reentrant = wish.reentrant;
         let (session, czxid) = (SessionId(number % 2 + 1), Zxid(number + 100));
         Contender::new(

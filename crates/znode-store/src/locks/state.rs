@@ -10,8 +10,8 @@ use crate::model::lock::LockMode;
 /// repair of the client.
 pub const MAX_LOCK_DELAY_MS: u32 = 60_000;
 
-/// Maximum number of locks with such a state. Beyond it an operator cannot configure another lock. Each takes some hundred bytes, and a
-/// snapshot copies all of them when it begins.
+/// Maximum number of locks with such a state. Beyond it no further lock is configured, or acquired with a minimum time of the hold. Each takes some
+/// hundred bytes, and a snapshot copies all of them when it begins.
 pub const MAX_CONFIGURED_LOCKS: usize = 10_000;
 
 /// State of a lock besides its queue.

@@ -12,12 +12,14 @@ use core::ops::Bound;
 
 use crate::locks::contender::{Contender, Position};
 use crate::locks::queue::{Queue, QueuePosition};
-use crate::locks::state::{Closed, LockState, Terms};
+use crate::locks::state::{Closed, LockState, MAX_CONFIGURED_LOCKS, Terms};
 use crate::locks::view::{ClosedLock, LockCounts, LockSummary};
 use crate::model::damage::Damage;
 use crate::model::event::Event;
 use crate::model::ids::{SessionId, Zxid};
+use crate::model::lock::HoldBounds;
 use crate::model::path::{LockName, ZPath};
+use crate::model::refusal::{Limited, Refusal};
 use crate::stable_hash::{self, Table};
 
 /// Table of all locks in use.
@@ -38,6 +40,8 @@ pub(crate) struct Locks {
     waits: BTreeMap<Scope, BTreeSet<Wait>>,
     /// Holders with an unanswered release request, by session.
     asked: BTreeMap<SessionId, BTreeSet<(LockName, Arc<str>)>>,
+    /// Contenders whose holds have bounds in time, by the paths of their znodes.
+    bounded: BTreeMap<ZPath, LockName>,
     /// For the bug [`LeakedPermits`](fault_injection::planted::Bug::LeakedPermits): leaked permits of each lock.
     #[cfg(feature = "planted")]
     leaked: BTreeMap<LockName, u64>,
@@ -74,6 +78,9 @@ impl Locks {
         }
         if contender.is_asked_to_release() {
             self.set_release_requested(contender.session, lock, contender.name(), true);
+        }
+        if contender.bounds().is_some() {
+            self.bounded.insert(contender.path.clone(), lock.clone());
         }
         self.contenders += 1;
         let terms = self.terms(lock);
@@ -120,6 +127,9 @@ impl Locks {
         }
         self.contenders -= 1;
         self.holding -= usize::from(held);
+        if contender.bounds().is_some() {
+            self.bounded.remove(&contender.path);
+        }
         // The last contender may take a part of the lock's state with it.
         if !is_last || self.state(lock).is_some() {
             self.touched.push(lock.clone());
@@ -235,7 +245,17 @@ impl Locks {
         Some(newcomer)
     }
 
-    /// Replaces a contender, which has a new record.
+    /// Returns the contenders whose holds have bounds in time, by path.
+    pub(crate) fn bounded(&self) -> impl Iterator<Item = (&ZPath, &LockName)> {
+        self.bounded.iter()
+    }
+
+    /// Returns whether there are any.
+    pub(crate) fn has_bounded(&self) -> bool {
+        !self.bounded.is_empty()
+    }
+
+    /// Replaces a contender, which has a new record with the same bounds.
     pub(crate) fn replace(&mut self, lock: &LockName, contender: Contender) {
         let queue = self
             .queues
@@ -262,9 +282,15 @@ impl Locks {
         self.queues.len()
     }
 
-    /// Returns the number of locks with a state.
-    pub(crate) fn states_len(&self) -> usize {
-        self.states.len()
+    /// Refuses another lock with a state if there are as many as allowed.
+    pub(crate) fn may_have_state(&self, lock: &LockName) -> Result<(), Refusal> {
+        if self.state(lock).is_some() || self.states.len() < MAX_CONFIGURED_LOCKS {
+            return Ok(());
+        }
+        Err(Refusal::LimitReached {
+            what: Limited::ConfiguredLocks,
+            limit: MAX_CONFIGURED_LOCKS as u32,
+        })
     }
 
     /// Returns the part of a lock's state that decides about grants.
@@ -427,7 +453,7 @@ impl Locks {
 
     /// Returns whether the znode is that of a lock with a state. It must then stay, because an operator has configured the lock, or it is closed.
     pub(crate) fn is_configured(&self, path: &ZPath) -> bool {
-        self.states_len() > 0 && LockName::of_parent(path).is_some_and(|lock| self.state(&lock).is_some())
+        !self.states.is_empty() && LockName::of_parent(path).is_some_and(|lock| self.state(&lock).is_some())
     }
 
     /// Forgets the floor of a lock once all its waiters have larger positions: their tokens are larger anyway.
@@ -440,6 +466,17 @@ impl Locks {
         if waiter.is_none_or(|waiter| waiter.czxid > floor) {
             self.change_state(lock, |state| state.floor = Zxid(0));
         }
+    }
+
+    /// Closes the lock of a hold that begins, if nobody else may be granted the lock before a time has passed since then.
+    pub(crate) fn begin_min_hold(
+        &mut self,
+        lock: &LockName,
+        bounds: HoldBounds,
+        at: Zxid,
+        at_ms: u64,
+    ) -> Option<Event> {
+        (bounds.min_ms > 0).then(|| self.close(lock, bounds.min_ms, at, at_ms))
     }
 
     /// Closes a lock: it grants nothing until the leader has counted the delay.

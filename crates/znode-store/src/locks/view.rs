@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::model::ids::{SessionId, Zxid};
-use crate::model::lock::{HolderId, LockMode, Revocation};
+use crate::model::lock::{HoldBounds, HolderId, LockMode, Revocation};
 use crate::model::path::LockName;
 use crate::model::reply::{Grant, Place};
 
@@ -30,7 +30,7 @@ pub struct LockView {
     pub blocking_znodes: Vec<Arc<str>>,
 }
 
-/// Lock-delay of a lock that grants nothing, because the session of a holder expired.
+/// Time for which a lock grants nothing, because the session of a holder expired, or because of a hold's minimum time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClosedView {
     /// Beginning in milliseconds since 1970.
@@ -67,6 +67,8 @@ pub struct ContenderView {
     pub since_ms: u64,
     /// Time for which the lock grants nothing if the session expires during the hold.
     pub lock_delay_ms: u32,
+    /// Bounds of the hold in time.
+    pub bounds: HoldBounds,
     /// Time since which it waits to be the only holder, in milliseconds since 1970.
     pub upgrading_since_ms: Option<u64>,
     /// The last release request.
@@ -106,6 +108,32 @@ pub enum ContenderState {
     Waits(Place),
     /// The contender holds the lock, and waits to be the only holder.
     Upgrades(Grant),
+}
+
+/// A live lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseView {
+    /// Its timeout.
+    pub timeout_ms: u32,
+    /// The lock.
+    pub lock: LockName,
+    /// State of its contender.
+    pub contender: ContenderState,
+    /// Note of its client.
+    pub note: Arc<str>,
+}
+
+/// A hold whose time is bounded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BoundedHold {
+    /// The lock.
+    pub lock: LockName,
+    /// The contender.
+    pub holder: HolderId,
+    /// Time of the grant in milliseconds since 1970.
+    pub granted_ms: u64,
+    /// Maximum time of the hold.
+    pub max_ms: u32,
 }
 
 /// Lock that is closed for a lock-delay, because its holder was lost uncleanly.

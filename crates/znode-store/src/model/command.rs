@@ -10,7 +10,7 @@ use crate::model::access::command::AccessCommand;
 use crate::model::acl::Acl;
 use crate::model::data::Data;
 use crate::model::identity::Identities;
-use crate::model::ids::{Password, RequestId, SessionId, Zxid};
+use crate::model::ids::{LeaseKey, Password, RequestId, SessionId, Zxid};
 use crate::model::limits::Limits;
 use crate::model::lock::LockCommand;
 use crate::model::mirrored::MirrorStep;
@@ -127,6 +127,18 @@ pub enum Command {
         sessions: Vec<SessionId>,
         /// The proposer's term.
         term: u64,
+    },
+    /// Gives a lease another timeout, counted from here. (A renewal with the same one is a heartbeat.)
+    RenewLease {
+        /// The lease.
+        lease: LeaseKey,
+        /// The new timeout.
+        timeout_ms: u32,
+    },
+    /// Releases the lock of a lease, or leaves its queue, and ends the lease.
+    ReleaseLease {
+        /// The lease.
+        lease: LeaseKey,
     },
 }
 

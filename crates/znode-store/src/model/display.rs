@@ -11,12 +11,13 @@ use crate::model::event::{ContenderEnd, Event, Hold, ZnodeEvent, ZnodeEventKind}
 use crate::model::ids::RequestId;
 use crate::model::limits::Limits;
 use crate::model::lock::{
-    AttemptId, ContenderNames, Downgraded, HolderId, LockCommand, LockMode, LockWish, WithdrawCause,
+    AttemptId, ContenderNames, Downgraded, HoldBounds, HolderId, LockCommand, LockMode, LockWish, NewLease,
+    WithdrawCause,
 };
 use crate::model::mirrored::{MirrorStep, Mirrored, MirroredKind};
 use crate::model::path::LockName;
 use crate::model::refusal::{Limited, ModeStep, QuotaKind};
-use crate::model::reply::{Applied, Grant, Place, Reply};
+use crate::model::reply::{Applied, Grant, LeaseContender, Place, Reply};
 use crate::model::session::{SessionFate, SessionView};
 use crate::model::session::{Silence, Turn};
 use crate::model::stat::{Kind, Stat};
@@ -123,6 +124,14 @@ impl Display for Command {
             Self::NoteHeartbeats { sessions, term } => {
                 write!(f, "note heartbeats of {} in term {term}", List(sessions))
             }
+            Self::RenewLease { lease, timeout_ms } => {
+                write!(
+                    f,
+                    "renew lease {} with a timeout of {timeout_ms} ms",
+                    lease.session
+                )
+            }
+            Self::ReleaseLease { lease } => write!(f, "release lease {}", lease.session),
         }
     }
 }
@@ -319,7 +328,44 @@ impl Display for LockCommand {
                 }
                 write!(f, " in term {term}")
             }
+            Self::AcquireBounded {
+                wish,
+                guid: _,
+                attempt,
+                wait,
+                bounds,
+                lease,
+            } => {
+                write!(
+                    f,
+                    "{} {wish}{bounds} ({attempt})",
+                    if *wait { "acquire" } else { "try" }
+                )?;
+                match lease {
+                    Some(NewLease { key, timeout_ms }) => {
+                        let session = key.session;
+                        write!(f, " with lease {session} of {timeout_ms} ms")
+                    }
+                    None => Ok(()),
+                }
+            }
+            Self::EndHolds { holders, term } => {
+                write!(f, "end the holds of {} in term {term}", Contenders(holders))
+            }
         }
+    }
+}
+
+impl Display for HoldBounds {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { min_ms, max_ms } = *self;
+        if min_ms != 0 {
+            write!(f, " for at least {min_ms} ms")?;
+        }
+        if max_ms != 0 {
+            write!(f, " for at most {max_ms} ms")?;
+        }
+        Ok(())
     }
 }
 
@@ -465,6 +511,21 @@ impl Display for Reply {
             Self::TokenCreated(token) => write!(f, "token {token} made"),
             Self::TokenRevoked => f.write_str("token revoked"),
             Self::PolicyChanged => f.write_str("policy changed"),
+            Self::Leased {
+                lease,
+                timeout_ms,
+                contender,
+            } => {
+                write!(f, "lease {} of {timeout_ms} ms: ", lease.session)?;
+                match contender {
+                    LeaseContender::Holds(grant) => grant.fmt(f),
+                    LeaseContender::Waits(place) => place.fmt(f),
+                }
+            }
+            Self::LeaseRenewed { session, timeout_ms } => {
+                write!(f, "lease {session} renewed with a timeout of {timeout_ms} ms")
+            }
+            Self::HoldsEnded(count) => write!(f, "{} ended", Count((*count).into(), "hold")),
         }
     }
 }
@@ -724,6 +785,7 @@ impl Display for ContenderEnd {
             Self::NeverGrantable { limit } => write!(f, "there are only {limit} permits now"),
             Self::Forbidden => f.write_str("its session's owner may not lock here any more"),
             Self::Deleted => f.write_str("its znode was deleted"),
+            Self::MaxHold => f.write_str("held for as long as it may"),
             Self::Upgraded => f.write_str("upgraded"),
         }
     }
@@ -772,7 +834,9 @@ impl Display for SessionView {
             connected_at: _,
             owner,
             silence,
+            is_lease,
         } = self;
+        f.write_str(if *is_lease { "lease, " } else { "" })?;
         write!(
             f,
             "session {session} of {name:?} at {address:?}, timeout {timeout_ms} ms, "

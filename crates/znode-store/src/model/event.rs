@@ -84,7 +84,7 @@ pub enum Event {
         /// The answer.
         answer: Arc<str>,
     },
-    /// The session of a holder expired; the lock grants nothing for a while.
+    /// The session of a holder expired, or a hold with a minimum time began; the lock grants nothing for a while.
     LockClosed {
         /// The lock.
         lock: LockName,
@@ -204,6 +204,8 @@ pub enum ContenderEnd {
     Forbidden,
     /// Its znode was deleted by an operation on the tree, as ZooKeeper clients release their locks.
     Deleted,
+    /// The hold reached its maximum time.
+    MaxHold,
     /// The hold was upgraded: it continues as another hold, exclusive and with a new token.
     Upgraded,
 }

@@ -71,6 +71,23 @@ impl FromStr for SessionId {
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Password(pub [u8; 16]);
 
+impl Password {
+    /// Compares in a time that does not depend on the bytes.
+    pub fn matches(&self, other: &Self) -> bool {
+        let differing = self.0.iter().zip(&other.0).fold(0, |all, (a, b)| all | (a ^ b));
+        core::hint::black_box(differing) == 0
+    }
+}
+
+/// Session and password of a lease. Who knows them may renew and release it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseKey {
+    /// The session of the lease.
+    pub session: SessionId,
+    /// Its password.
+    pub password: Password,
+}
+
 impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(secret)")

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::ids::Zxid;
+use crate::model::ids::{LeaseKey, Zxid};
 use crate::model::path::LockName;
 
 /// Mode of a lock.
@@ -219,6 +219,56 @@ pub enum LockCommand {
         /// The proposer's term.
         term: u64,
     },
+    /// Acquires as [`LockCommand::Acquire`] does, with bounds of the hold. With `lease` it opens a session of its own for the lock, which
+    /// ends with the contender; a refusal leaves no session behind.
+    AcquireBounded {
+        /// The request.
+        wish: LockWish,
+        /// 128 random bits that make the contender's name its own.
+        guid: u128,
+        /// This call.
+        attempt: AttemptId,
+        /// True if the call waits when the lock is not free.
+        wait: bool,
+        /// Bounds of the hold.
+        bounds: HoldBounds,
+        /// The lease to open. `None`: the request's session acquires the lock.
+        lease: Option<NewLease>,
+    },
+    /// Ends holds whose [`HoldBounds::max_ms`] have passed since the grant. Valid only in the term of the leader that proposed it: it counts
+    /// by its own clock. A contender that does not hold, or has no such bound, is skipped.
+    EndHolds {
+        /// Of which locks, by which contenders.
+        holders: Vec<(LockName, HolderId)>,
+        /// The proposer's term.
+        term: u64,
+    },
+}
+
+/// Bounds of a hold in time, counted from its grant by the leader. Zero: none. A contender has those of its first call: a later call of the
+/// same owner does not change them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldBounds {
+    /// After an earlier end of the hold the lock grants nothing before this time has passed. Exclusive mode only.
+    pub min_ms: u32,
+    /// The hold ends when this time has passed, whether its session lives or not.
+    pub max_ms: u32,
+}
+
+impl HoldBounds {
+    /// Returns whether there is a bound.
+    pub fn is_some(self) -> bool {
+        self != Self::default()
+    }
+}
+
+/// Lease to be opened: a session of its own for one lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewLease {
+    /// Id and password that the proposing node has drawn. Refused if the id was ever seen; the node then draws another.
+    pub key: LeaseKey,
+    /// Time without a renewal after which the leader ends the lease.
+    pub timeout_ms: u32,
 }
 
 /// Mode after a downgrade.
@@ -291,6 +341,9 @@ impl LockWish {
         self.reentrant && !matches!(self.mode, LockMode::Semaphore { .. })
     }
 }
+
+/// Maximum of each bound of a hold: seven days.
+pub const MAX_HOLD_BOUND_MS: u32 = 7 * 24 * 60 * 60 * 1000;
 
 /// Maximum number of contenders that Lockgate makes at one lock: ten thousand waiters, and as many holders. Each is a znode in memory, and
 /// every view of the queue shows them all.

@@ -392,6 +392,9 @@ pub enum Refusal {
     /// The znode belongs to a session or to the cluster, so it cannot become a copy of another server's znode.
     #[error("the znode {0} belongs to a session or to the cluster itself, and can be no copy of another")]
     NotMirrored(ZPath),
+    /// The lease has expired, was released, lost its lock, or never was. Its secret may be wrong, too.
+    #[error("the lease has expired, or its lock was released or lost")]
+    LeaseExpired,
 }
 
 impl From<AccessRefusal> for Refusal {

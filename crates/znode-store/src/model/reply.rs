@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::model::access::token::TokenId;
-use crate::model::ids::{SessionId, Zxid};
+use crate::model::ids::{LeaseKey, SessionId, Zxid};
 use crate::model::lock::{HolderId, LockMode};
 use crate::model::path::{LockName, ZPath};
 use crate::model::refusal::Refusal;
@@ -103,6 +103,33 @@ pub enum Reply {
     SilenceRecorded(u32),
     /// Number of sessions that are live, and off the record of silence.
     HeartbeatsNoted(u32),
+    /// The lease is open.
+    Leased {
+        /// The lease: the first request's, if this one repeats it.
+        lease: LeaseKey,
+        /// Its timeout.
+        timeout_ms: u32,
+        /// State of its contender.
+        contender: LeaseContender,
+    },
+    /// The lease has this timeout from here on.
+    LeaseRenewed {
+        /// The session of the lease.
+        session: SessionId,
+        /// The timeout.
+        timeout_ms: u32,
+    },
+    /// Number of holds that were ended.
+    HoldsEnded(u32),
+}
+
+/// State of the contender of a lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeaseContender {
+    /// It holds the lock.
+    Holds(Grant),
+    /// It waits in the queue.
+    Waits(Place),
 }
 
 /// Proof that a contender holds a lock.

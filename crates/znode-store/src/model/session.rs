@@ -46,6 +46,8 @@ pub struct SessionView {
     pub owner: Principal,
     /// Recorded silence, if there is a record.
     pub silence: Option<Silence>,
+    /// True if it is a lease.
+    pub is_lease: bool,
 }
 
 /// Fate of a session.

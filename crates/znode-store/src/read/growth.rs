@@ -49,6 +49,8 @@ impl Store {
             | Command::SetLimits(_)
             | Command::RecordSilence { .. }
             | Command::NoteHeartbeats { .. }
+            | Command::RenewLease { .. }
+            | Command::ReleaseLease { .. }
             | Command::Reconnect { .. }
             | Command::InTurn {
                 step: Step::CloseSession,
@@ -64,7 +66,9 @@ impl Store {
                 ..
             }
             | Command::Multi(ops) => ops.iter().any(|op| self.op_may_grow(op, &request.caller)),
-            Command::Lock(LockCommand::Acquire { wish, .. }) => !self.locks.joins(request.session, wish),
+            Command::Lock(LockCommand::Acquire { wish, .. } | LockCommand::AcquireBounded { wish, .. }) => {
+                !self.locks.joins(request.session, wish)
+            }
             Command::Lock(LockCommand::AcquireMany { wishes, .. }) => {
                 wishes.iter().any(|wish| !self.locks.joins(request.session, wish))
             }
@@ -83,6 +87,7 @@ impl Store {
                 | LockCommand::Upgrade { .. }
                 | LockCommand::Revoke { .. }
                 | LockCommand::AnswerRevoke { .. }
+                | LockCommand::EndHolds { .. }
                 | LockCommand::CountDelays { .. },
             ) => false,
         }

@@ -9,10 +9,11 @@ use crate::locks::deadlock::MAX_GRAPH_WAITS;
 use crate::locks::name;
 use crate::locks::queue::{Queue, QueuePosition};
 use crate::locks::view::{
-    ClosedLock, ClosedView, ContenderState, ContenderView, LockCounts, LockSummary, LockView, WaitView,
+    BoundedHold, ClosedLock, ClosedView, ContenderState, ContenderView, LeaseView, LockCounts, LockSummary,
+    LockView, WaitView,
 };
 use crate::model::event::Hold;
-use crate::model::ids::{SessionId, Zxid};
+use crate::model::ids::{LeaseKey, SessionId, Zxid};
 use crate::model::lock::{AttemptId, HolderId, Revocation};
 use crate::model::path::{LockName, ZPath};
 use crate::read::pages::MAX_LOOKED_AT;
@@ -152,12 +153,7 @@ impl Store {
 
     /// Returns the state of the contender `holder` of a lock; `None` if it does not exist.
     pub fn contender_state(&self, lock: &LockName, holder: &str) -> Option<ContenderState> {
-        let found = self.contender(lock, holder)?;
-        Some(match found.queue_position {
-            QueuePosition::Holds if found.is_upgrading() => ContenderState::Upgrades(found.grant()),
-            QueuePosition::Holds => ContenderState::Holds(found.grant()),
-            QueuePosition::Waits { ahead } => ContenderState::Waits(found.place(ahead)),
-        })
+        Some(self.contender(lock, holder)?.state())
     }
 
     /// Returns the contenders of a session in order of creation: the lock, the contender, and whether it holds.
@@ -228,6 +224,7 @@ impl Store {
             fencing_token: contender.token(),
             since_ms: 0,
             lock_delay_ms: 0,
+            bounds: contender.bounds(),
             upgrading_since_ms: None,
             revoke: None,
         };
@@ -263,6 +260,41 @@ impl Store {
             }
         }
         (waits, true)
+    }
+
+    /// Returns the live lease with this key; `None` if there is none.
+    pub fn lease(&self, key: &LeaseKey) -> Option<LeaseView> {
+        let found = self.leased(key)?;
+        Some(LeaseView {
+            timeout_ms: self.sessions.get(key.session)?.timeout_ms,
+            note: found.record.as_ref()?.note.clone(),
+            contender: found.state(),
+            lock: found.lock,
+        })
+    }
+
+    /// Returns the hold of a contender if it has a maximum time.
+    pub fn bounded_hold(&self, lock: &LockName, holder: &str) -> Option<BoundedHold> {
+        let found = match self.locks.has_bounded() {
+            true => self.contender(lock, holder)?,
+            false => return None,
+        };
+        let record = found.record.as_ref()?;
+        let (max_ms, granted_ms) = (record.bounds.max_ms, record.granted_ms?);
+        (max_ms > 0 && found.queue_position == QueuePosition::Holds).then(|| BoundedHold {
+            lock: lock.clone(),
+            holder: holder.into(),
+            granted_ms,
+            max_ms,
+        })
+    }
+
+    /// Returns all holds that have a maximum time.
+    pub fn bounded_holds(&self) -> Vec<BoundedHold> {
+        let bounded = self.locks.bounded();
+        bounded
+            .filter_map(|(path, lock)| self.bounded_hold(lock, path.name()))
+            .collect()
     }
 
     /// Returns the locks that are closed for a lock-delay. The leader counts the time and proposes to open them.

@@ -11,7 +11,11 @@ impl Store {
     ///
     /// The answer is valid for the state at this moment, and errs towards `None`.
     pub fn would_wait_behind(&self, request: &Request) -> Option<usize> {
-        let Command::Lock(LockCommand::Acquire { wish, wait: true, .. }) = &request.command else {
+        let Command::Lock(
+            LockCommand::Acquire { wish, wait: true, .. }
+            | LockCommand::AcquireBounded { wish, wait: true, .. },
+        ) = &request.command
+        else {
             return None;
         };
         // A request with a recorded outcome gets that outcome.

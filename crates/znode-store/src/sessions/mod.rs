@@ -20,7 +20,7 @@ use crate::model::access::principal::Principal;
 use crate::model::damage::Damage;
 use crate::model::event::ContenderEnd;
 use crate::model::identity::{Identities, Identity};
-use crate::model::ids::{Password, SessionId, Zxid};
+use crate::model::ids::{LeaseKey, Password, SessionId, Zxid};
 use crate::model::path::{MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
 use crate::model::refusal::{Limited, Refusal};
 use crate::model::session::{OwnedSession, SessionFate, SessionView, Silence, Turn};
@@ -70,12 +70,30 @@ pub(crate) struct Session {
     pub(crate) heard_at: Zxid,
     /// Recorded silence, if there is a record.
     pub(crate) silence: Option<Silence>,
+    /// True if it is a lease: it has one ephemeral znode, a contender, and ends with it.
+    pub(crate) is_lease: bool,
     /// Beginning of its end, if it has ended and still has ephemeral znodes.
     pub(crate) ending: Option<Ending>,
     /// Its ephemeral znodes by the position of their creation. Those of one position are in an order that differs between replicas.
     pub(crate) ephemerals: BTreeSet<(Zxid, NodeIndex)>,
     /// Outcomes of its requests. A snapshot in progress shares them, and all sessions without any share one.
     pub(crate) remembered: Arc<RequestCache>,
+}
+
+/// Leases in a snapshot, by session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Leases {
+    /// The sessions among those that live which are leases.
+    live: Vec<SessionId>,
+    /// Those among the ended ones that were leases and were released by their holders.
+    released: Vec<SessionId>,
+}
+
+impl Leases {
+    /// Returns whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.released.is_empty()
+    }
 }
 
 /// Record of a session in snapshots and the digest. Its ephemerals follow from the tree.
@@ -113,6 +131,7 @@ impl Session {
             connected_at: self.turn.since,
             owner: self.owner.clone(),
             silence: self.silence,
+            is_lease: self.is_lease,
         }
     }
 
@@ -191,6 +210,7 @@ impl Session {
             turn,
             heard_at,
             silence: None,
+            is_lease: false,
             ending: None,
             ephemerals: BTreeSet::new(),
             remembered,
@@ -207,7 +227,8 @@ pub(crate) struct Sessions {
     /// Sessions in `live` that have ended and still have ephemeral znodes.
     ending: BTreeSet<SessionId>,
     interner: Interner,
-    ended: Table<SessionId, ()>,
+    /// Those that have ended lately; true if a lease was released by its holder.
+    ended: Table<SessionId, bool>,
     /// Ids of the ended sessions, the oldest first.
     ended_order: VecDeque<SessionId>,
     /// Outcomes of requests without a session. Shared with a snapshot that is being taken.
@@ -330,7 +351,7 @@ impl Sessions {
     ) -> Result<u32, Refusal> {
         self.require(id)?;
         let session = self.live.get_mut(&id).expect("it lives");
-        if session.password != password {
+        if !session.password.matches(&password) {
             return Err(Refusal::WrongPassword(id));
         }
         session.turn = Turn { since, number: 0 };
@@ -413,9 +434,54 @@ impl Sessions {
         self.ended_order.iter().copied()
     }
 
+    /// Returns the live lease with this key.
+    pub(crate) fn lease(&self, key: &LeaseKey) -> Option<&Session> {
+        let session = self.get(key.session)?;
+        let is_live = session.is_lease && session.ending.is_none();
+        (is_live && session.password.matches(&key.password)).then_some(session)
+    }
+
+    /// The leases that have not ended completely, and those that were released lately, by id.
+    pub(crate) fn leases(&self) -> Leases {
+        let live = self.live.iter().filter(|(_, session)| session.is_lease);
+        let mut live: Vec<SessionId> = live.map(|(&id, _)| id).collect();
+        live.sort_unstable();
+        let released = self.ended_order.iter().copied();
+        Leases {
+            live,
+            released: released.filter(|&id| self.was_released(id)).collect(),
+        }
+    }
+
+    /// Restores what [`Sessions::leases`] returned, after the sessions.
+    pub(crate) fn restore_leases(&mut self, leases: Leases) -> Result<(), Damage> {
+        for id in leases.live {
+            self.get_mut(id).ok_or("a lease in it has no session")?.is_lease = true;
+        }
+        for id in leases.released {
+            *self
+                .ended
+                .get_mut(&id)
+                .ok_or("a released lease in it has not ended")? = true;
+        }
+        Ok(())
+    }
+
+    /// Notes that the holder of a lease, which has ended, has released it.
+    pub(crate) fn note_released(&mut self, lease: SessionId) {
+        if let Some(released) = self.ended.get_mut(&lease) {
+            *released = true;
+        }
+    }
+
+    /// Returns whether a lease was released by its holder, lately.
+    pub(crate) fn was_released(&self, lease: SessionId) -> bool {
+        self.ended.get(&lease).is_some_and(|released| *released)
+    }
+
     /// Remembers that a session has ended.
     pub(crate) fn remember_ended(&mut self, session: SessionId) {
-        if self.ended.insert(session, ()).is_some() {
+        if self.ended.insert(session, false).is_some() {
             return;
         }
         self.ended_order.push_back(session);
@@ -464,12 +530,27 @@ impl Sessions {
                 .as_ref()
                 .map_or(0, |certificate| stable_hash::of(&(id, certificate)));
             let ending = session.ending.map_or(0, |ending| stable_hash::of(&(id, ending)));
+            let lease = match session.is_lease {
+                true => stable_hash::of(&(id, "lease")),
+                false => 0,
+            };
             sum.wrapping_add(hash)
                 .wrapping_add(silence)
                 .wrapping_add(certificate)
                 .wrapping_add(ending)
+                .wrapping_add(lease)
+        });
+        let released = self.ended_order.iter().filter(|id| self.was_released(**id));
+        let live = released.fold(live, |sum, id| {
+            sum.wrapping_add(stable_hash::of(&(id, "released")))
         });
         stable_hash::of_words([live, stable_hash::of(&self.ended_order)])
+    }
+
+    /// Removes a session that the same command has opened and that has nothing.
+    pub(crate) fn forget(&mut self, id: SessionId) {
+        self.by_id.remove(&id);
+        self.live.remove(&id);
     }
 
     /// Removes a session whose ephemeral znodes are gone, and records that it has ended.
@@ -513,6 +594,8 @@ impl Sessions {
     /// is the number of paths of that length within [`MAX_LONG_PATHS_BYTES`]. The reason is that all of them are removed when the session ends.
     pub(crate) fn may_own_more(&self, session: SessionId, path: &ZPath, limit: u32) -> Result<(), Refusal> {
         let owner = self.get(session).expect("its request was admitted");
+        // A lease ends with its contender, and would take other znodes with it.
+        let limit = if owner.is_lease { 1 } else { limit };
         let limit = match path.as_str().len() {
             ..=SHORT_PATH_BYTES => limit,
             bytes => limit.min((MAX_LONG_PATHS_BYTES / bytes) as u32),

@@ -185,6 +185,16 @@ impl RequestCache {
         }
     }
 
+    /// Returns whether a recorded outcome is a lease or its renewal.
+    pub(crate) fn knows_leases(&self) -> bool {
+        self.answered().any(|(_, record)| {
+            matches!(
+                record.outcome,
+                Ok(Reply::Leased { .. } | Reply::LeaseRenewed { .. }) | Err(Refusal::LeaseExpired)
+            )
+        })
+    }
+
     /// Returns the number of outcomes that may be evicted.
     pub(crate) fn len(&self) -> usize {
         self.answered.len()
@@ -353,6 +363,17 @@ pub(crate) fn fingerprint(command: &Command) -> u64 {
             // A repetition may have less time left, or none. It gets the outcome of the first call all the same.
             wait: _,
         }) => stable_hash::of_words([stable_hash::of("acquire"), fingerprint_of_wish(wish)]),
+        Command::Lock(LockCommand::AcquireBounded {
+            wish,
+            guid: _,
+            attempt: _,
+            wait: _,
+            bounds,
+            lease,
+        }) => {
+            let timeout_ms = lease.map(|lease| lease.timeout_ms);
+            stable_hash::of(&("acquire bounded", fingerprint_of_wish(wish), bounds, timeout_ms))
+        }
         Command::Lock(LockCommand::AcquireMany {
             wishes,
             guid: _,
@@ -393,6 +414,8 @@ pub(crate) fn fingerprint(command: &Command) -> u64 {
         | Command::Mirror(_)
         | Command::RecordSilence { .. }
         | Command::NoteHeartbeats { .. }
+        | Command::RenewLease { .. }
+        | Command::ReleaseLease { .. }
         | Command::Lock(_) => stable_hash::of(command),
     }
 }

@@ -10,8 +10,8 @@ use crate::model::ids::{SessionId, Zxid};
 use crate::model::limits::Limits;
 use crate::model::session::Silence;
 use crate::sessions::request_cache::{CachedRequests, RequestCache};
-use crate::sessions::{Ending, SessionRecord, Sessions};
-use crate::snapshot::part::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
+use crate::sessions::{Ending, Leases, SessionRecord, Sessions};
+use crate::snapshot::part::{FORMAT, FORMAT_WITHOUT_LEASES, OLDEST_FORMAT, Part, SnapshotPart};
 use crate::stable_hash;
 use crate::tree::index::NodeIndex;
 use crate::tree::{Tree, ZnodeRecord};
@@ -64,6 +64,7 @@ pub(crate) struct SnapshotBuilder {
     certificates: VecDeque<(SessionId, Arc<str>)>,
     endings: Vec<(SessionId, Ending)>,
     ended: Vec<SessionId>,
+    leases: Leases,
     sessionless: Arc<RequestCache>,
     locks: Vec<KeptState>,
     /// Znodes of the last part whose data is null, until a part records that.
@@ -80,6 +81,7 @@ enum Stage {
     Certificates,
     Endings,
     EndedSessions,
+    Leases,
     /// Number of records in earlier parts.
     Requests(usize),
     Znodes,
@@ -101,13 +103,17 @@ impl SnapshotBuilder {
         let (silences, endings) = (sessions.silences(), sessions.endings());
         let is_former =
             tree.nulls() == 0 && silences.is_empty() && endings.is_empty() && !access.waits_end_with_rights();
+        let leases = sessions.leases();
+        let has_leases = !leases.is_empty() || locks.has_bounded() || sessions.sessionless().knows_leases();
         tree.begin_capture(header.zxid);
         Self {
             header,
-            format: match is_former {
-                true => OLDEST_FORMAT,
-                false => FORMAT,
+            format: match (has_leases, is_former) {
+                (true, _) => FORMAT,
+                (false, false) => FORMAT_WITHOUT_LEASES,
+                (false, true) => OLDEST_FORMAT,
             },
+            leases,
             access: access.clone(),
             stage: Stage::Begin,
             sessions: sessions.records().into(),
@@ -188,8 +194,15 @@ impl SnapshotBuilder {
                 Part::Endings(core::mem::take(&mut self.endings))
             }
             Stage::EndedSessions => {
-                self.stage = Stage::Requests(0);
+                self.stage = match self.leases.is_empty() {
+                    true => Stage::Requests(0),
+                    false => Stage::Leases,
+                };
                 Part::EndedSessions(core::mem::take(&mut self.ended))
+            }
+            Stage::Leases => {
+                self.stage = Stage::Requests(0);
+                Part::Leases(core::mem::take(&mut self.leases))
             }
             Stage::Requests(drawn) => {
                 let next = self.sessionless.next();

@@ -11,16 +11,21 @@ use crate::model::ids::{SessionId, Zxid};
 use crate::model::limits::Limits;
 use crate::model::session::Silence;
 use crate::sessions::request_cache::CachedRequests;
-use crate::sessions::{Ending, SessionRecord};
+use crate::sessions::{Ending, Leases, SessionRecord};
 use crate::tree::ZnodeRecord;
 use crate::tree::index::NodeIndex;
 
 /// Version of the layout of the parts. It is raised whenever an older build could not read them.
-pub(crate) const FORMAT: u32 = 7;
+pub(crate) const FORMAT: u32 = 8;
 
-/// Oldest layout that is read. It is also written if it can represent the state. Format 7 added [`Part::NullData`],
-/// [`Part::Silences`], [`Part::Certificates`], [`Part::Endings`] and [`AccessRecord::WaitsEndWithRights`]. They result from
-/// commands of the same release, so a state has them only after all members were known to read them.
+/// Layout without leases and bounds of holds: [`Part::Leases`], the bounds in contenders' records, and the replies to leases.
+pub(crate) const FORMAT_WITHOUT_LEASES: u32 = 7;
+
+/// Oldest layout that is read. Format 7 added [`Part::NullData`], [`Part::Silences`], [`Part::Certificates`], [`Part::Endings`] and
+/// [`AccessRecord::WaitsEndWithRights`].
+///
+/// A snapshot is written in the oldest layout that can represent the state. The additions of a layout result from commands of the same
+/// release, so a state has them only after all members were known to read them.
 pub(crate) const OLDEST_FORMAT: u32 = 6;
 
 /// Part of a snapshot. The parts are added to a [`Restorer`](crate::Restorer) in the order in which they were taken.
@@ -59,4 +64,6 @@ pub(crate) enum Part {
     /// Sessions that have ended and still have ephemeral znodes. After the sessions and their other parts, and only if there are any. From format 7
     /// on.
     Endings(Vec<(SessionId, Ending)>),
+    /// The sessions that are leases: after the ended sessions, and only if there are any. From format 8 on.
+    Leases(Leases),
 }

@@ -7,9 +7,10 @@ use core::ops::Deref;
 use crate::locks::contender::Contender;
 use crate::locks::name;
 use crate::locks::queue::QueuePosition;
+use crate::locks::view::ContenderState;
 use crate::model::contender::Record;
 use crate::model::event::Hold;
-use crate::model::ids::{RequestId, SessionId, Zxid};
+use crate::model::ids::{LeaseKey, RequestId, SessionId, Zxid};
 use crate::model::lock::AttemptId;
 use crate::model::path::LockName;
 use crate::model::reply::{Grant, Place, Reply};
@@ -68,6 +69,15 @@ impl ResolvedContender {
         }
     }
 
+    /// Returns its state.
+    pub fn state(&self) -> ContenderState {
+        match self.queue_position {
+            QueuePosition::Holds if self.is_upgrading() => ContenderState::Upgrades(self.grant()),
+            QueuePosition::Holds => ContenderState::Holds(self.grant()),
+            QueuePosition::Waits { ahead } => ContenderState::Waits(self.place(ahead)),
+        }
+    }
+
     /// Returns the reply to a call of `acquire` that it stands for.
     pub fn reply(&self) -> Reply {
         match self.queue_position {
@@ -104,6 +114,13 @@ impl Store {
             contender: contender.clone(),
             queue_position,
         })
+    }
+
+    /// Returns the contender of the live lease with this key.
+    pub(crate) fn leased(&self, lease: &LeaseKey) -> Option<ResolvedContender> {
+        let &(_, index) = self.sessions.lease(lease)?.ephemerals.first()?;
+        let path = self.tree.path(index);
+        self.contender(&LockName::of_contender(&path)?, path.name())
     }
 
     /// Returns whether a session holds a lock with this token.

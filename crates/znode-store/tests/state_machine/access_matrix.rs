@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use znode_store::{
-    AccessCommand, Acl, AttemptId, Command, CreateMode, CreatePath, Downgraded, EntryContext, Identities,
-    Identity, Limits, LockCommand, LockMode, LockName, LockWish, MirrorStep, NewToken, Op, Password,
-    PathGrant, Refusal, Request, Right, Rights, RoleName, SessionId, Step, Store, TokenHash, TokenId, Turn,
-    Unproven, WithdrawCause, ZPath, Zxid,
+    AccessCommand, Acl, AttemptId, Command, CreateMode, CreatePath, Downgraded, EntryContext, HoldBounds,
+    Identities, Identity, LeaseKey, Limits, LockCommand, LockMode, LockName, LockWish, MirrorStep, NewLease,
+    NewToken, Op, Password, PathGrant, Refusal, Request, Right, Rights, RoleName, SessionId, Step, Store,
+    TokenHash, TokenId, Turn, Unproven, WithdrawCause, ZPath, Zxid,
 };
 
 const NOW_MS: u64 = 1_000;
@@ -311,6 +311,34 @@ fn steps(place: Place) -> Vec<(LockCommand, Rule)> {
             locks,
         ),
         (
+            LockCommand::AcquireBounded {
+                wish: wish.clone(),
+                guid: 1,
+                attempt,
+                wait: true,
+                bounds: HoldBounds::default(),
+                lease: None,
+            },
+            locks,
+        ),
+        (
+            LockCommand::AcquireBounded {
+                wish: wish.clone(),
+                guid: 2,
+                attempt,
+                wait: true,
+                bounds: HoldBounds::default(),
+                lease: Some(NewLease {
+                    key: LeaseKey {
+                        session: SessionId(79),
+                        password: Password([0; 16]),
+                    },
+                    timeout_ms: 1_000,
+                }),
+            },
+            locks,
+        ),
+        (
             LockCommand::AcquireMany {
                 wishes: vec![wish],
                 guid: 1,
@@ -403,7 +431,14 @@ fn steps(place: Place) -> Vec<(LockCommand, Rule)> {
         ),
         (
             LockCommand::CountDelays {
-                locks: vec![(lock, Zxid(1), 1)],
+                locks: vec![(lock.clone(), Zxid(1), 1)],
+                term: 1,
+            },
+            Rule::ClusterOnly,
+        ),
+        (
+            LockCommand::EndHolds {
+                holders: vec![(lock, String::from("holder"))],
                 term: 1,
             },
             Rule::ClusterOnly,
@@ -495,7 +530,17 @@ fn commands(place: Place) -> Vec<(Option<SessionId>, Command, Rule)> {
         data: "".into(),
         version: -1,
     };
+    let lease = LeaseKey {
+        session: SessionId(78),
+        password: Password([0; 16]),
+    };
+    let renewal = Command::RenewLease {
+        lease,
+        timeout_ms: 1_000,
+    };
     let mut commands = vec![
+        (None, renewal, Rule::Somebody),
+        (None, Command::ReleaseLease { lease }, Rule::Somebody),
         (None, opening, Rule::Somebody),
         (None, close(own()), Rule::Session(Owner::Own)),
         (mine, close(own()), Rule::Session(Owner::Own)),
@@ -556,11 +601,14 @@ fn commands(place: Place) -> Vec<(Option<SessionId>, Command, Rule)> {
         let step = Step::Multi(vec![op]);
         commands.push((mine, Command::InTurn { turn, step }, rule));
     }
-    commands.extend(
-        steps(place)
-            .into_iter()
-            .map(|(step, rule)| (mine, Command::Lock(step), rule)),
-    );
+    commands.extend(steps(place).into_iter().map(|(step, rule)| {
+        // The acquire of a lease opens the session itself.
+        let session = match &step {
+            LockCommand::AcquireBounded { lease: Some(_), .. } => None,
+            _ => mine,
+        };
+        (session, Command::Lock(step), rule)
+    }));
     commands.extend(
         policies()
             .into_iter()
@@ -577,6 +625,8 @@ fn kind(command: &Command) -> &'static str {
         Command::ExpireSessions { .. } => "expire sessions",
         Command::RecordSilence { .. } => "record silence",
         Command::NoteHeartbeats { .. } => "note heartbeats",
+        Command::RenewLease { .. } => "renew lease",
+        Command::ReleaseLease { .. } => "release lease",
         Command::Write(op) => op_kind(op),
         Command::Multi(_) => "multi",
         Command::Sweep(_) => "sweep",
@@ -606,6 +656,9 @@ fn kind(command: &Command) -> &'static str {
         Command::Lock(LockCommand::Revoke { .. }) => "revoke",
         Command::Lock(LockCommand::AnswerRevoke { .. }) => "answer revoke",
         Command::Lock(LockCommand::CountDelays { .. }) => "count delays",
+        Command::Lock(LockCommand::AcquireBounded { lease: None, .. }) => "acquire bounded",
+        Command::Lock(LockCommand::AcquireBounded { lease: Some(_), .. }) => "acquire lease",
+        Command::Lock(LockCommand::EndHolds { .. }) => "end holds",
         Command::Access(AccessCommand::Secure { .. }) => "secure",
         Command::Access(AccessCommand::CreateToken(_)) => "create token",
         Command::Access(AccessCommand::RevokeToken(_)) => "revoke token",
@@ -630,7 +683,7 @@ fn op_kind(op: &Op) -> &'static str {
 }
 
 /// Number of names of the two functions above.
-const KINDS: usize = 41;
+const KINDS: usize = 46;
 
 /// A secured state with everybody's tokens, in which the paths, the locks and the sessions exist.
 fn world(who: Who) -> (Store, Zxid) {

@@ -9,6 +9,10 @@
 //! |---|---|
 //! | `acquire CALL LOCK [WISH]`, `try CALL LOCK [WISH]` | enters the queue; or leaves no contender behind |
 //! | `acquire CALL LOCK [WISH] retry=N` | the same, of a request that was sent N times before |
+//! | `acquire CALL LOCK [WISH] min_hold=MS max_hold=MS` | the same with bounds of the hold |
+//! | `acquire CALL LOCK [WISH] lease=N [ttl=MS] [password=BYTE]` | the same in a lease of its own |
+//! | `renew_lease N ttl=MS [password=BYTE]`, `release_lease N [password=BYTE]` | changes the timeout of a lease; releases it |
+//! | `end_holds LOCK:HOLDER… [term=N]` | the maximum time of holds is over |
 //! | `release LOCK HOLDER` | releases one hold |
 //! | `time_out CALL LOCK HOLDER`, `abandon CALL LOCK HOLDER` | withdraws a call |
 //! | `break LOCK HOLDER [REASON] [by=WHO]` | breaks a hold or wait |
@@ -21,6 +25,7 @@
 //! | `revoke LOCK [HOLDER] [reason=]`, `answer LOCK HOLDER TEXT` | release request; answer to it |
 //! | `count_delays LOCK:ZXID:MS… [term=N]` | part of the lock-delay has passed |
 //! | `lock LOCK`, `locks [PREFIX] [after=NAME] [count=N]` | reads |
+//! | `lease N [password=BYTE]`, `bounded` | reads |
 //! | `standing LOCK HOLDER`, `contenders SESSION`, `revocations SESSION`, `closed`, `graph [PREFIX]` | reads |
 //!
 //! A wish is `mode=exclusive`, `mode=shared`, `mode=upgradeable` or `mode=semaphore limit=N permits=N`, with `owner=`,
@@ -31,9 +36,9 @@ use std::fmt::Write as _;
 
 use goldenscript::{ArgumentConsumer, Command as Line};
 use znode_store::{
-    AttemptId, Command, ContenderNames, ContenderState, ContenderView, Downgraded, HolderId, LockCommand,
-    LockMode, LockName, LockRequest, LockWish, OwnerView, Revocation, Store, WaitView, WithdrawCause, Zxid,
-    holders_by_rule, holders_by_rule_after,
+    AttemptId, Command, ContenderNames, ContenderState, ContenderView, Downgraded, HoldBounds, HolderId,
+    LeaseKey, LockCommand, LockMode, LockName, LockRequest, LockWish, NewLease, OwnerView, Password,
+    Revocation, Store, WaitView, WithdrawCause, Zxid, holders_by_rule, holders_by_rule_after,
 };
 
 use crate::script::{Script, session};
@@ -50,12 +55,66 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
             let call: u64 = args.next_pos().ok_or("which call?")?.parse()?;
             let retry = args.take_key("retry").map_or(Ok(0), str::parse)?;
             let lock = lock(&mut args)?;
-            LockCommand::Acquire {
-                wish: wish(lock, &mut args)?,
-                guid: call.into(),
-                attempt: AttemptId::of_retry(retry, call),
-                wait: name == "acquire",
+            let bounds = HoldBounds {
+                min_ms: args.take_key("min_hold").map_or(Ok(0), str::parse)?,
+                max_ms: args.take_key("max_hold").map_or(Ok(0), str::parse)?,
+            };
+            let lease = args.take_key("lease").map(str::to_owned);
+            let new_lease = |lease: String| -> Result<NewLease, Box<dyn Error>> {
+                Ok(NewLease {
+                    timeout_ms: args.take_key("ttl").map_or(Ok(10_000), str::parse)?,
+                    key: lease_key(&lease, &mut args)?,
+                })
+            };
+            let lease = lease.map(new_lease).transpose()?;
+            let (guid, attempt) = (call.into(), AttemptId::of_retry(retry, call));
+            let (wish, wait) = (wish(lock, &mut args)?, name == "acquire");
+            match bounds.is_some() || lease.is_some() {
+                true => LockCommand::AcquireBounded {
+                    wish,
+                    guid,
+                    attempt,
+                    wait,
+                    bounds,
+                    lease,
+                },
+                false => LockCommand::Acquire {
+                    wish,
+                    guid,
+                    attempt,
+                    wait,
+                },
             }
+        }
+        "end_holds" => LockCommand::EndHolds {
+            term: args.take_key("term").map_or(Ok(1), str::parse)?,
+            holders: lock_holders(&mut args)?,
+        },
+        name @ ("renew_lease" | "release_lease") => {
+            let lease = lease_key(args.next_pos().ok_or("which lease?")?, &mut args)?;
+            let command = match name {
+                "renew_lease" => Command::RenewLease {
+                    lease,
+                    timeout_ms: args.take_key("ttl").ok_or("for how long?")?.parse()?,
+                },
+                _ => Command::ReleaseLease { lease },
+            };
+            let output = script.apply(args, command);
+            check_rule(&script.replicas.store);
+            return output.map(Some);
+        }
+        "lease" => {
+            let lease = lease_key(args.next_pos().ok_or("which lease?")?, &mut args)?;
+            args.reject_next()?;
+            return Ok(Some(format!("{:?}", store.lease(&lease))));
+        }
+        "bounded" => {
+            args.reject_next()?;
+            let mut output = String::new();
+            for hold in store.bounded_holds() {
+                writeln!(output, "{hold:?}")?;
+            }
+            return Ok(Some(output));
         }
         "release" => LockCommand::Release {
             lock: lock(&mut args)?,
@@ -248,6 +307,13 @@ pub fn check_rule(store: &Store) {
     }
 }
 
+fn lease_key(session: &str, args: &mut ArgumentConsumer<'_>) -> Result<LeaseKey, Box<dyn Error>> {
+    Ok(LeaseKey {
+        session: self::session(session)?,
+        password: Password([args.take_key("password").map_or(Ok(0), str::parse)?; 16]),
+    })
+}
+
 fn lock(args: &mut ArgumentConsumer<'_>) -> Result<LockName, Box<dyn Error>> {
     Ok(LockName::parse(args.next_pos().ok_or("which lock?")?)?)
 }
@@ -379,6 +445,7 @@ fn show_contender(contender: &ContenderView) -> Result<String, Box<dyn Error>> {
         fencing_token,
         since_ms,
         lock_delay_ms,
+        bounds,
         upgrading_since_ms,
         revoke,
     } = contender;
@@ -397,6 +464,9 @@ fn show_contender(contender: &ContenderView) -> Result<String, Box<dyn Error>> {
     write!(output, ", since {since_ms}")?;
     if *lock_delay_ms != 0 {
         write!(output, ", lock-delay {lock_delay_ms} ms")?;
+    }
+    if bounds.is_some() {
+        write!(output, ",{bounds}")?;
     }
     if let Some(since_ms) = upgrading_since_ms {
         write!(output, ", waits to be the only one since {since_ms}")?;

@@ -224,7 +224,9 @@ impl Model {
             }
             Command::SetLimits(_) => unreachable!("the model has no limits"),
             Command::Mirror(_) => unreachable!("it has a property of its own"),
-            Command::Lock(_) => unreachable!("the model has no locks"),
+            Command::Lock(_) | Command::RenewLease { .. } | Command::ReleaseLease { .. } => {
+                unreachable!("the model has no locks")
+            }
             Command::Reconnect { .. } | Command::InTurn { .. } => {
                 unreachable!("the model has no connections")
             }

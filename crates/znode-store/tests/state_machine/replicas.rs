@@ -1,7 +1,9 @@
 //! A store and a second replica that applies the same requests but is snapshotted, encoded, decoded and
 //! restored before each one. Whatever differs between them is a mistake in the store.
 
-use znode_store::{Applied, EntryContext, Event, Reply, Request, Restorer, SnapshotPart, Store};
+use znode_store::{
+    Applied, EntryContext, Event, LeaseContender, Reply, Request, Restorer, SnapshotPart, Store,
+};
 
 /// See the module.
 pub struct Replicas {
@@ -33,7 +35,13 @@ impl Replicas {
         );
         if let Some(waiting) = prospect {
             let waits = match &applied.outcome {
-                Ok(Reply::Queued(place)) => place.ahead as usize == waiting,
+                Ok(
+                    Reply::Queued(place)
+                    | Reply::Leased {
+                        contender: LeaseContender::Waits(place),
+                        ..
+                    },
+                ) => place.ahead as usize == waiting,
                 Ok(_) => false,
                 Err(_) => true,
             };

@@ -71,7 +71,7 @@ fn modes(view: &LockView) -> impl Iterator<Item = LockMode> {
 
 #[cfg(test)]
 mod tests {
-    use znode_store::{SessionId, Zxid};
+    use znode_store::{HoldBounds, SessionId, Zxid};
 
     use super::*;
 
@@ -88,6 +88,7 @@ mod tests {
             fencing_token: Zxid(1),
             since_ms: 0,
             lock_delay_ms: 0,
+            bounds: HoldBounds::default(),
             upgrading_since_ms: None,
             revoke: None,
         }

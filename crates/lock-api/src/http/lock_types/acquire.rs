@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use znode_store::{
-    ContenderNames, Grant, LockMode, LockName, LockWish, MAX_LOCK_DELAY_MS, MAX_NOTE_BYTES, MAX_OWNER_BYTES,
-    RequestId, SessionId,
+    ContenderNames, Grant, HoldBounds, LockMode, LockName, LockWish, MAX_HOLD_BOUND_MS, MAX_LOCK_DELAY_MS,
+    MAX_NOTE_BYTES, MAX_OWNER_BYTES, RequestId, SessionId,
 };
 
 use super::{MAX_SEMAPHORE_LIMIT, ModeWord, no_wait, wait_for, within};
@@ -20,9 +21,13 @@ use crate::locks::WaitFor;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AcquireBody<'a> {
+    /// Session that acquires the lock. Without it the lock is acquired in a lease of its own.
     #[serde(borrow)]
-    #[schema(value_type = words::SessionId)]
-    session: Cow<'a, str>,
+    #[schema(value_type = Option<words::SessionId>)]
+    session: Option<Cow<'a, str>>,
+    /// Time to live of the lease. Required without a session, and invalid with one.
+    #[schema(value_type = Option<words::LeaseTtlMs>)]
+    ttl_ms: Option<u64>,
     #[serde(default)]
     mode: ModeWord,
     #[schema(value_type = Option<words::Limit>)]
@@ -43,6 +48,14 @@ pub struct AcquireBody<'a> {
     #[serde(default)]
     #[schema(value_type = words::LockDelayMs)]
     lock_delay_ms: u32,
+    /// Time after the grant within which the lock is not granted again, even if it is released. Mode `exclusive` only.
+    #[serde(default)]
+    #[schema(value_type = words::HoldBoundMs)]
+    min_hold_ms: u32,
+    /// Time after the grant at which the hold ends, even if its session or lease lives on.
+    #[serde(default)]
+    #[schema(value_type = words::HoldBoundMs)]
+    max_hold_ms: u32,
     #[serde(default)]
     names: NamesWord,
     #[schema(value_type = Option<words::RequestId>)]
@@ -53,16 +66,27 @@ pub struct AcquireBody<'a> {
 
 /// Arguments for the lock service.
 pub struct Acquire {
-    /// Session of the contender.
-    pub session: SessionId,
+    /// Session of the contender, or the lease to open.
+    pub requester: Requester,
     /// Lock and mode.
     pub wish: LockWish,
+    /// Bounds of the hold.
+    pub bounds: HoldBounds,
     /// Maximum wait.
     pub wait: WaitFor,
     /// Id of the request, for repetitions.
     pub request_id: Option<RequestId>,
     /// Number of earlier attempts.
     pub retry: u16,
+}
+
+/// Session of a contender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requester {
+    /// An open session.
+    Session(SessionId),
+    /// A lease that the acquire opens, with this time to live.
+    Lease(Duration),
 }
 
 impl AcquireBody<'_> {
@@ -78,9 +102,42 @@ impl AcquireBody<'_> {
             lock_delay_ms: self.lock_delay_ms,
             names: self.names,
         };
+        let requester = match (&self.session, self.ttl_ms) {
+            (Some(session), None) => Requester::Session(session_id(session)?),
+            (None, Some(ttl_ms)) if self.owner.is_empty() && self.reentrant != Some(true) => {
+                Requester::Lease(Duration::from_millis(ttl_ms))
+            }
+            (None, Some(_)) => {
+                return Err(Problem::bad_request(
+                    "a lease has one holder: owner and reentrant belong to a session",
+                ));
+            }
+            (Some(_), Some(_)) => {
+                return Err(Problem::bad_request("ttl_ms is for a lease, without session"));
+            }
+            (None, None) => {
+                return Err(Problem::bad_request("either session or ttl_ms is required"));
+            }
+        };
+        let bounds = HoldBounds {
+            min_ms: self.min_hold_ms,
+            max_ms: self.max_hold_ms,
+        };
+        if bounds.min_ms.max(bounds.max_ms) > MAX_HOLD_BOUND_MS {
+            return Err(Problem::bad_request(format!(
+                "min_hold_ms and max_hold_ms are at most {MAX_HOLD_BOUND_MS}"
+            )));
+        }
+        if bounds.min_ms > 0 && self.mode != ModeWord::Exclusive {
+            return Err(Problem::bad_request("min_hold_ms belongs to the mode exclusive"));
+        }
+        let mut wish = wanted.check(lock, address)?;
+        // Each lease is a session of its own, so nobody enters again.
+        wish.reentrant &= matches!(requester, Requester::Session(_));
         Ok(Acquire {
-            session: session_id(&self.session)?,
-            wish: wanted.check(lock, address)?,
+            requester,
+            wish,
+            bounds,
             wait: self.wait_ms,
             request_id: self.request_id,
             retry: self.retry.unwrap_or_default(),
@@ -218,6 +275,24 @@ pub struct GrantAnswer<'a> {
     holds: u32,
     #[schema(value_type = words::Permits)]
     permits: u32,
+    /// Of an acquire without a session: the lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::LeaseText>)]
+    lease: Option<String>,
+    /// Time until the lease ends unless it is renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_in_ms: Option<u64>,
+}
+
+impl GrantAnswer<'_> {
+    /// Adds the lease of the grant.
+    pub fn with_lease(self, lease: String, expires_in: Duration) -> Self {
+        Self {
+            lease: Some(lease),
+            expires_in_ms: Some(expires_in.as_millis() as u64),
+            ..self
+        }
+    }
 }
 
 impl<'a> From<&'a Grant> for GrantAnswer<'a> {
@@ -229,6 +304,8 @@ impl<'a> From<&'a Grant> for GrantAnswer<'a> {
             fencing_token: grant.fencing_token.0,
             holds: grant.holds,
             permits: grant.permits,
+            lease: None,
+            expires_in_ms: None,
         }
     }
 }

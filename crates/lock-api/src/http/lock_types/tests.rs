@@ -20,13 +20,15 @@ fn with(rest: &str) -> Result<Acquire, Problem> {
 #[test]
 fn the_defaults_are_those_of_the_contract() {
     let Acquire {
-        session,
+        requester,
         wish,
+        bounds,
         wait,
         request_id,
         retry,
     } = with("").unwrap();
-    assert_eq!(session, SessionId(0x2a));
+    assert_eq!(requester, Requester::Session(SessionId(0x2a)));
+    assert!(!bounds.is_some());
     assert_eq!(
         (wish.mode, wish.permits, wish.reentrant),
         (LockMode::Exclusive, 1, true)
@@ -37,6 +39,25 @@ fn the_defaults_are_those_of_the_contract() {
     );
     assert!(matches!(wait, WaitFor::Try));
     assert_eq!((request_id, retry), (None, 0));
+}
+
+#[test]
+fn acquire_without_a_session_opens_a_lease() {
+    let lease = acquire(r#"{"ttl_ms": 60000, "min_hold_ms": 5, "max_hold_ms": 7}"#).unwrap();
+    assert_eq!(lease.requester, Requester::Lease(Duration::from_secs(60)));
+    assert!(!lease.wish.reentrant);
+    assert_eq!((lease.bounds.min_ms, lease.bounds.max_ms), (5, 7));
+    for body in [
+        r#"{"ttl_ms": 60000, "owner": "a"}"#,
+        r#"{"ttl_ms": 60000, "reentrant": true}"#,
+        r#"{"ttl_ms": 60000, "session": "000000000000002a"}"#,
+        r#"{"ttl_ms": 60000, "max_hold_ms": 604800001}"#,
+        r#"{"ttl_ms": 60000, "mode": "shared", "min_hold_ms": 1}"#,
+        r#"{"ttl_ms": -1}"#,
+    ] {
+        let refused = acquire(body).err().map(|problem| problem.code());
+        assert_eq!(refused, Some(Code::BadRequest), "{body}");
+    }
 }
 
 #[test]

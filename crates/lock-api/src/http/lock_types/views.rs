@@ -32,7 +32,8 @@ pub struct LockAnswer<'a> {
     limit: Option<u32>,
     /// `true` if nothing is granted.
     draining: bool,
-    /// `null` unless the lock grants nothing for a while, because the session of a holder expired.
+    /// `null` unless the lock grants nothing for a while, because the session of a holder expired (`lock_delay_ms`) or a hold
+    /// has a minimum time (`min_hold_ms`).
     #[schema(required)]
     closed: Option<ClosedAnswer>,
     /// Holders.
@@ -134,6 +135,14 @@ pub struct ContenderAnswer<'a> {
     address: &'a str,
     #[schema(value_type = words::LockDelayMs)]
     lock_delay_ms: u32,
+    /// Time after the grant within which the lock is not granted again, if there is such a bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::HoldBoundMs)]
+    min_hold_ms: Option<u32>,
+    /// Time after the grant at which the hold ends, if there is such a bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::HoldBoundMs)]
+    max_hold_ms: Option<u32>,
     /// Begin of the wait of a holder to become the only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::Time)]
@@ -163,6 +172,8 @@ impl<'a> ContenderAnswer<'a> {
             since_at: Timestamp(contender.since_ms),
             address: &contender.address,
             lock_delay_ms: contender.lock_delay_ms,
+            min_hold_ms: (contender.bounds.min_ms > 0).then_some(contender.bounds.min_ms),
+            max_hold_ms: (contender.bounds.max_ms > 0).then_some(contender.bounds.max_ms),
             upgrading_since_at: contender.upgrading_since_ms.map(Timestamp),
             release_requested: contender.revoke.as_ref().map(PendingReleaseRequest::from),
             position,

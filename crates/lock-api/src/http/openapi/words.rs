@@ -5,8 +5,9 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
 use utoipa::{Number, PartialSchema, ToSchema};
 use znode_store::{
-    MAX_CERTIFICATE_BYTES, MAX_DATA_BYTES, MAX_DESCRIPTION_BYTES, MAX_LOCK_DELAY_MS, MAX_LOCK_NAME_BYTES,
-    MAX_NOTE_BYTES, MAX_OWNER_BYTES, MAX_PATH_BYTES, MAX_REQUEST_ID_BYTES, MAX_ROLE_NAME_BYTES, MAX_TTL_MS,
+    MAX_CERTIFICATE_BYTES, MAX_DATA_BYTES, MAX_DESCRIPTION_BYTES, MAX_HOLD_BOUND_MS, MAX_LOCK_DELAY_MS,
+    MAX_LOCK_NAME_BYTES, MAX_NOTE_BYTES, MAX_OWNER_BYTES, MAX_PATH_BYTES, MAX_REQUEST_ID_BYTES,
+    MAX_ROLE_NAME_BYTES, MAX_TTL_MS,
 };
 
 use crate::http::config::MAX_HTTP_PATH_BYTES;
@@ -90,6 +91,12 @@ words! {
         "Number of earlier transmissions of the same request. A late copy with a smaller number has no effect on a newer one.";
     SessionTtlMs: number(0, u64::MAX).examples([10_000]),
         "Time to live of the session without a heartbeat. The server clamps it to its bounds, and the answer has the result.";
+    LeaseTtlMs: number(0, u64::MAX).examples([60_000]),
+        "Time to live of the lease without a renewal. The server clamps it to its bounds, and `expires_in_ms` has the result.";
+    LeaseText: text(0, None).examples(["ls_5d996fd7c6557613_0f1e2d3c4b5a69788796a5b4c3d2e1f0"]),
+        "A lease, opaque and secret: a caller that knows it may renew and release it. An unknown or malformed one is answered `lease_expired`.";
+    HoldBoundMs: number(0, u64::from(MAX_HOLD_BOUND_MS)).default(Some(0.into())),
+        "Time since the grant; 0: no bound.";
     ZnodeTtlMs: number(1, MAX_TTL_MS),
         "Time without a write after which a childless znode is swept.";
     Version: signed(i32::MIN.into(), i32::MAX.into()).default(Some(ANY_VERSION.into())),
@@ -102,7 +109,7 @@ words! {
     NodeId: number(1, u64::MAX), "Id of a node.";
     HostPort: text(1, None).examples(["10.0.0.7:7500"]), "`HOST:PORT`.";
     Standing: word(&["holds", "waits"]), "`holds` if the contender holds the lock.";
-    EndOfHold: word(&["released", "upgraded", "session_closed", "session_expired", "broken", "deleted", "unknown"]),
+    EndOfHold: word(&["released", "upgraded", "session_closed", "session_expired", "broken", "deleted", "max_hold", "unknown"]),
         "Cause of the end. After `upgraded` the holder has another hold with a new token.";
     EndOfWait: word(&["withdrawn", "broken", "deleted", "never_grantable", "forbidden", "session_closed", "session_expired"]),
         "Reason for the end of the wait.";

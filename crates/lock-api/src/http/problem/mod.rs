@@ -165,6 +165,8 @@ table! {
     NotAVoter = CONFLICT "not_a_voter" "Not a voter";
     /// The session has ended.
     SessionExpired = GONE "session_expired" "Session has ended";
+    /// The lease has expired, was released or lost its lock, or never was.
+    LeaseExpired = GONE "lease_expired" "Lease expired";
     /// The body or the data exceeds the maximum size.
     TooLarge = PAYLOAD_TOO_LARGE "too_large" "Request too large";
     /// The maximum number of contenders, holds, watches or streams is reached.
@@ -403,6 +405,7 @@ impl From<Refusal> for Problem {
             Refusal::SessionEnded(session) => {
                 problem(Code::SessionExpired).with("session", session.to_string())
             }
+            Refusal::LeaseExpired => problem(Code::LeaseExpired),
             // Both are internal to the servers. Nothing was done, so a retry is right.
             Refusal::SessionIdTaken(_) | Refusal::StaleLeader => problem(Code::Unavailable),
             // Only connections that send commands in turns can get these; HTTP connections do not.

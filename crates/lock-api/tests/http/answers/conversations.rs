@@ -146,11 +146,29 @@ pub async fn successes() -> BTreeSet<Answer> {
         ],
     )
     .await;
+    leases(&server).await;
     let broken = holder(&acquire(&server, "a", &session, json!({})).await);
     let body = json!({"holder": broken, "reason": "r"});
     server.post("/v1/locks/a/break", body).await.expect(204);
     server.delete(&of("")).await.expect(204);
     end(server).await
+}
+
+/// Calls every operation on leases successfully, and repeats an acquire whose lease has ended.
+async fn leases(server: &Server) {
+    let body = json!({"ttl_ms": 60_000, "request_id": "lease"});
+    let reply = server.post("/v1/locks/leased/acquire", body.clone()).await;
+    let lease = format!("/v1/leases/{}", reply.expect(200)["lease"].as_str().unwrap());
+    server.get(&lease).await.expect(200);
+    server
+        .post(&format!("{lease}/renew"), json!({}))
+        .await
+        .expect(200);
+    server.delete(&lease).await.expect(204);
+    server
+        .post("/v1/locks/leased/acquire", body)
+        .await
+        .problem(410, "lease_expired");
 }
 
 /// Provokes the refusals of locks.

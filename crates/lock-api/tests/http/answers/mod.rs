@@ -309,6 +309,7 @@ async fn nonsense() -> BTreeSet<Answer> {
         _ => misnamed(operation),
     })
     .await;
+    each_of(&server, "lease_expired", &["acquireLock"], |operation| operation).await;
     each(&server, "no_session", named).await;
     let closed = server.session().await;
     server.delete(&format!("/v1/sessions/{closed}")).await.expect(204);

@@ -158,6 +158,7 @@ pub fn rows() -> Vec<Row> {
         cluster(),
         access(),
         sessions(),
+        leases(),
         locks(),
         several_locks(),
         znodes(),
@@ -314,6 +315,20 @@ fn sessions() -> Vec<Row> {
     let watching = "GET /v1/sessions/{session}/events?exists=/{at}";
     rows.push(row(events, watching, NONE, READ, 200));
     rows
+}
+
+/// The secret of a lease is the right to it, so every caller with a proven identity is admitted, and gets 410 for this lease, which does not exist.
+fn leases() -> Vec<Row> {
+    use Who::LetIn;
+    let one = "/v1/leases/{lease}";
+    let get = "GET /v1/leases/ls_000000000000001f_00000000000000000000000000000001";
+    let release = "DELETE /v1/leases/ls_000000000000001f_00000000000000000000000000000001";
+    let renew = "POST /v1/leases/ls_000000000000001f_00000000000000000000000000000001/renew";
+    vec![
+        row(one, get, NONE, LetIn, 410),
+        row(one, release, NONE, LetIn, 410),
+        row("/v1/leases/{lease}/renew", renew, json!({}), LetIn, 410),
+    ]
 }
 
 fn locks() -> Vec<Row> {

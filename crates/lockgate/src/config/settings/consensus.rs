@@ -222,6 +222,20 @@ pub(super) const SESSIONS: Section = Section {
     ],
 };
 
+pub(super) const LEASES: Section = Section {
+    name: "leases",
+    meaning: "",
+    settings: &[Setting {
+        name: "leases.max_ms",
+        kind: Kind::Milliseconds { most: MAX_TIME_MS },
+        default: DefaultValue::Literal("86400000"),
+        sample: SampleForm::Default,
+        reload: Reload::Live,
+        meaning: "Longest time to live of a lease (ttl_ms of an acquire without a session). The shortest is \
+            sessions.min_ms; a request outside the bounds is moved to the nearer one.",
+    }],
+};
+
 pub(super) const SWEEPS: Section = Section {
     name: "sweeps",
     meaning: "",

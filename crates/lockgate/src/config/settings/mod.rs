@@ -132,12 +132,13 @@ pub const MEMBERS: &str = "All nodes at the cluster's first start, this one incl
     other addresses for a node that does not answer at the known one.";
 
 /// All sections, in the order of the sample files.
-pub const SECTIONS: [&Section; 19] = [
+pub const SECTIONS: [&Section; 20] = [
     &node::NODE,
     &consensus::RAFT,
     &consensus::SNAPSHOTS,
     &consensus::DISK,
     &consensus::SESSIONS,
+    &consensus::LEASES,
     &bounds::LIMITS,
     &consensus::SWEEPS,
     &bounds::WATCHES,

@@ -1,12 +1,14 @@
 //! Acquire: adds a contender, or one more call of an owner that has a contender. Each step refuses before it changes anything. Only
 //! `grant_waiters.rs` grants a lock to a waiter.
 
+use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 
 use crate::apply::context::Context;
 use crate::apply::locks::contenders;
 use crate::apply::locks::modes::waits_for_itself;
-use crate::apply::znodes;
+use crate::apply::{session_life, znodes};
 use crate::locks::contender::Contender;
 use crate::locks::name;
 use crate::locks::plan::{Plan, named_holders, reach};
@@ -14,11 +16,11 @@ use crate::locks::queue::QueuePosition;
 use crate::model::acl::Acl;
 use crate::model::contender::{Attempt, Record, Written};
 use crate::model::event::Event;
-use crate::model::ids::{RequestId, SessionId};
-use crate::model::lock::{AttemptId, LockWish, MAX_HOLDS};
+use crate::model::ids::{LeaseKey, RequestId, SessionId};
+use crate::model::lock::{AttemptId, HoldBounds, LockMode, LockWish, MAX_HOLD_BOUND_MS, MAX_HOLDS, NewLease};
 use crate::model::path::LockName;
 use crate::model::refusal::Refusal;
-use crate::model::reply::{Grant, Outcome, Place, Reply};
+use crate::model::reply::{Grant, LeaseContender, Outcome, Place, Reply};
 use crate::model::stat::Kind;
 use crate::store::Store;
 use crate::store::resolve::ResolvedContender;
@@ -29,6 +31,7 @@ use crate::tree::node_data::NodeData;
 pub(crate) struct AcquireCall {
     pub session: SessionId,
     pub wish: LockWish,
+    pub bounds: HoldBounds,
     pub guid: u128,
     pub attempt: Attempt,
     pub wait: bool,
@@ -48,6 +51,7 @@ pub(crate) struct Created {
 
 /// Creates a contender, joins a contender of the same owner, or refuses the call.
 pub(crate) fn acquire(store: &mut Store, cx: &mut Context<'_>, mut call: AcquireCall) -> Outcome {
+    check_bounds(store, &call)?;
     let stays = |contender: &Contender| !store.sessions.is_ending(contender.session);
     match store.locks.plan(call.session, &mut call.wish, call.wait, stays)? {
         Plan::Join(own) => join(store, cx, own.name(), call).map(|found| found.reply()),
@@ -56,6 +60,97 @@ pub(crate) fn acquire(store: &mut Store, cx: &mut Context<'_>, mut call: Acquire
             Ok(enqueue(store, cx, created))
         }
     }
+}
+
+/// Refuses bounds of a hold that make no sense, and a minimum time of a hold if too many locks have a state besides their queues: the lock
+/// has one until the time is over.
+fn check_bounds(store: &Store, call: &AcquireCall) -> Result<(), Refusal> {
+    let HoldBounds { min_ms, max_ms } = call.bounds;
+    let longest = min_ms.max(max_ms);
+    if longest > MAX_HOLD_BOUND_MS {
+        let what = format!("a bound of {longest} ms is more than the {MAX_HOLD_BOUND_MS} allowed");
+        return Err(Refusal::BadWish(what.into()));
+    }
+    if min_ms == 0 {
+        return Ok(());
+    }
+    // The lock is closed meanwhile, and other modes have other holders.
+    if call.wish.mode != LockMode::Exclusive {
+        let what = "a minimum time of a hold needs the mode exclusive";
+        return Err(Refusal::BadWish(what.into()));
+    }
+    store.locks.may_have_state(&call.wish.lock)
+}
+
+/// Opens a lease and acquires its lock, or does neither.
+pub(crate) fn acquire_lease(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    lease: NewLease,
+    call: AcquireCall,
+) -> Outcome {
+    let NewLease { key, timeout_ms } = lease;
+    let address = call.wish.address.clone();
+    let events_before = cx.events.len();
+    session_life::open_session_of_caller(store, cx, key, timeout_ms, Arc::default(), address)?;
+    let state = store.sessions.get_mut(key.session).expect("it was just opened");
+    state.is_lease = true;
+    match acquire(store, cx, call) {
+        Ok(reply) => Ok(leased(key, timeout_ms, reply)),
+        Err(refusal) => {
+            cx.events.truncate(events_before);
+            store.sessions.forget(key.session);
+            Err(refusal)
+        }
+    }
+}
+
+fn leased(lease: LeaseKey, timeout_ms: u32, reply: Reply) -> Reply {
+    let contender = match reply {
+        Reply::Granted(grant) => LeaseContender::Holds(grant),
+        Reply::Queued(place) => LeaseContender::Waits(place),
+        other => unreachable!("a call is granted or queued, not {other}"),
+    };
+    Reply::Leased {
+        lease,
+        timeout_ms,
+        contender,
+    }
+}
+
+/// The acquire of a lease was sent again under its request id; `first` is what it was answered then.
+pub(crate) fn repeat_acquire_lease(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    request_id: &RequestId,
+    attempt: AttemptId,
+    first: Outcome,
+) -> Outcome {
+    let Ok(Reply::Leased {
+        lease,
+        timeout_ms: _,
+        contender,
+    }) = &first
+    else {
+        return first;
+    };
+    let (lock, holder) = match contender {
+        LeaseContender::Holds(grant) => (&grant.lock, &grant.holder),
+        LeaseContender::Waits(place) => (&place.lock, &place.holder),
+    };
+    let timeout_ms = match store.sessions.lease(lease) {
+        Some(session) => session.timeout_ms,
+        None => return Err(Refusal::LeaseExpired),
+    };
+    let Some(mut found) = store.contender(lock, holder) else {
+        return Err(Refusal::LeaseExpired);
+    };
+    // Its client counts the timeout from the sending of this copy.
+    store.sessions.note_request(lease.session, cx.zxid)?;
+    if let Some(record) = found.draft_with_retry(request_id, attempt) {
+        contenders::rewrite(store, cx, &mut found, record);
+    }
+    Ok(leased(*lease, timeout_ms, found.reply()))
 }
 
 /// Creates a contender, and the lock if need be. It is in the queue only after [`enqueue`].
@@ -68,6 +163,7 @@ pub(crate) fn create_contender(
     let AcquireCall {
         session,
         wish,
+        bounds,
         guid,
         attempt,
         ..
@@ -84,7 +180,7 @@ pub(crate) fn create_contender(
     store
         .sessions
         .may_own_more(session, &path, store.limits.ephemerals)?;
-    let mut record = Record::new(&wish, attempt, cx.now_ms);
+    let mut record = Record::new(&wish, bounds, attempt, cx.now_ms);
     record.granted_ms = is_free.then_some(cx.now_ms);
     let record = Written::new(record);
     let data = NodeData::of_contender(record.clone());
@@ -107,7 +203,7 @@ pub(crate) fn create_contender(
 /// Completes a new contender: it is in the queue from then on. Returns the reply to its call.
 pub(crate) fn enqueue(store: &mut Store, cx: &mut Context<'_>, created: Created) -> Reply {
     let Created { lock, mut contender } = created;
-    let (request, number) = (contender.request, contender.number);
+    let (request, number, bounds) = (contender.request, contender.number, contender.bounds());
     let holder = String::from(contender.name());
     // Only a lock that was free before is granted here: the next waiter of a lock in use may belong to a session that has ended.
     let is_free = contender
@@ -120,6 +216,8 @@ pub(crate) fn enqueue(store: &mut Store, cx: &mut Context<'_>, created: Created)
     match store.locks.enter(&lock, contender, is_free) {
         QueuePosition::Holds => {
             cx.events.extend(hold.map(Event::HoldBegan));
+            let closed = store.locks.begin_min_hold(&lock, bounds, cx.zxid, cx.now_ms);
+            cx.events.extend(closed);
             Reply::Granted(Grant {
                 lock,
                 holder,

@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 use crate::apply::context::Context;
 use crate::apply::locks::contenders;
 use crate::apply::znodes;
-use crate::locks::state::{MAX_CONFIGURED_LOCKS, only_removes_settings};
+use crate::locks::state::only_removes_settings;
 use crate::model::acl::{Acl, Perms};
 use crate::model::event::{ContenderEnd, Event};
 use crate::model::ids::Zxid;
 use crate::model::lock::LockMode;
 use crate::model::path::LockName;
-use crate::model::refusal::{Limited, Refusal};
+use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
 use crate::tree::quota::Growth;
@@ -46,12 +46,7 @@ pub(crate) fn configure(
     if only_removes_settings && store.locks.state(&lock).is_none() {
         return Ok(Reply::Configured);
     }
-    if store.locks.state(&lock).is_none() && store.locks.states_len() >= MAX_CONFIGURED_LOCKS {
-        return Err(Refusal::LimitReached {
-            what: Limited::ConfiguredLocks,
-            limit: MAX_CONFIGURED_LOCKS as u32,
-        });
-    }
+    store.locks.may_have_state(&lock)?;
     store.locks.change_state(&lock, |state| {
         state.limit = limit.unwrap_or(state.limit);
         state.draining = draining.unwrap_or(state.draining);

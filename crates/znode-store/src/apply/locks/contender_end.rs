@@ -23,6 +23,13 @@ pub(crate) fn contender_removed(
 ) {
     let (contender, held) = store.locks.remove(&lock, position);
     let session = contender.session;
+    if store
+        .sessions
+        .get(session)
+        .is_some_and(|session| session.is_lease)
+    {
+        cx.ended_leases.push(session);
+    }
     if contender.is_upgrading() {
         store.locks.change_state(&lock, |state| state.upgrading = false);
     }
@@ -52,7 +59,9 @@ pub(crate) fn contender_removed(
         }
         ContenderEnd::Forbidden => Some(Refusal::no_right_to_lock(&lock)),
         // The step that withdrew the call corrects the recorded outcome itself; a release does not change it.
-        ContenderEnd::Withdrawn | ContenderEnd::Released | ContenderEnd::Upgraded => None,
+        ContenderEnd::Withdrawn | ContenderEnd::Released | ContenderEnd::MaxHold | ContenderEnd::Upgraded => {
+            None
+        }
         // The recorded outcomes of the session are removed with it.
         ContenderEnd::SessionClosed | ContenderEnd::SessionExpired => None,
     };

@@ -96,6 +96,9 @@ fn complete_grant(store: &mut Store, cx: &mut Context<'_>, lock: &LockName, cont
             found.describe_hold(lock, session_name, Some(cx.now_ms))
         }
     };
+    let closed = store
+        .locks
+        .begin_min_hold(lock, found.bounds(), cx.zxid, cx.now_ms);
     let grant = found.grant();
     for request_id in found.record.iter().flat_map(|record| record.request_ids()) {
         let answer = Ok(Reply::Granted(grant.clone()));
@@ -104,6 +107,7 @@ fn complete_grant(store: &mut Store, cx: &mut Context<'_>, lock: &LockName, cont
             .correct_queued(found.session, request_id, lock, found.name(), answer);
     }
     cx.events.push(Event::HoldBegan(hold));
+    cx.events.extend(closed);
     // A ZooKeeper client's contender that is created in a free lock has not waited.
     if found.czxid != cx.zxid {
         cx.events.push(Event::Granted {

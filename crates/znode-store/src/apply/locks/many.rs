@@ -17,7 +17,7 @@ use crate::locks::queue::QueuePosition;
 use crate::model::contender::{Attempt, Written};
 use crate::model::event::ContenderEnd;
 use crate::model::ids::{RequestId, SessionId};
-use crate::model::lock::{AttemptId, HolderId, LockWish, MAX_LOCKS_AT_ONCE, WithdrawCause};
+use crate::model::lock::{AttemptId, HoldBounds, HolderId, LockWish, MAX_LOCKS_AT_ONCE, WithdrawCause};
 use crate::model::path::LockName;
 use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
@@ -44,6 +44,7 @@ pub(crate) fn acquire_many(
         let mut call = AcquireCall {
             session,
             wish,
+            bounds: HoldBounds::default(),
             // Contenders have distinct names, also within one call.
             guid: guid.wrapping_add(at),
             attempt: attempt.clone(),

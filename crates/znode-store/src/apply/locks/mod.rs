@@ -12,7 +12,7 @@
 pub(crate) mod acquire;
 pub(crate) mod configure;
 pub(crate) mod contender_end;
-mod contenders;
+pub(crate) mod contenders;
 pub(crate) mod grant_waiters;
 pub(crate) mod many;
 pub(crate) mod modes;
@@ -23,7 +23,7 @@ use crate::apply::context::Context;
 use crate::apply::locks::acquire::AcquireCall;
 use crate::model::contender::Attempt;
 use crate::model::ids::{RequestId, SessionId};
-use crate::model::lock::LockCommand;
+use crate::model::lock::{HoldBounds, LockCommand};
 use crate::model::refusal::Refusal;
 use crate::model::reply::Outcome;
 use crate::store::Store;
@@ -52,6 +52,7 @@ pub(crate) fn lock_command(
             let call = AcquireCall {
                 session: required?,
                 wish,
+                bounds: HoldBounds::default(),
                 guid,
                 attempt: called(attempt),
                 wait,
@@ -109,5 +110,28 @@ pub(crate) fn lock_command(
             draining,
         } => configure::configure(store, cx, lock, limit, draining),
         LockCommand::CountDelays { locks, term } => configure::count_delays(store, cx, locks, term),
+        LockCommand::AcquireBounded {
+            wish,
+            guid,
+            attempt,
+            wait,
+            bounds,
+            lease,
+        } => {
+            let own = lease.map(|lease| lease.key.session);
+            let call = AcquireCall {
+                session: own.map_or(required, Ok)?,
+                wish,
+                bounds,
+                guid,
+                attempt: called(attempt),
+                wait,
+            };
+            match lease {
+                Some(lease) => acquire::acquire_lease(store, cx, lease, call),
+                None => acquire::acquire(store, cx, call),
+            }
+        }
+        LockCommand::EndHolds { holders, term } => release::end_holds(store, cx, holders, term),
     }
 }

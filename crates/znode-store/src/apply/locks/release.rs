@@ -1,6 +1,7 @@
 //! Ends of calls and holds: release, withdraw, break.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use fault_injection::planted::{self, Bug};
 
@@ -116,6 +117,29 @@ pub(crate) fn withdraw_call(
             .sessions
             .correct_withdrawn(found.session, &request_id, found.name(), answer);
     }
+}
+
+/// Ends holds that have lasted as long as they may. The leader of the term has counted their time.
+pub(crate) fn end_holds(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    holders: Vec<(LockName, HolderId)>,
+    term: u64,
+) -> Outcome {
+    if term != cx.term {
+        return Err(Refusal::StaleLeader);
+    }
+    let mut ended = 0;
+    for (lock, holder) in holders {
+        let found = store
+            .contender(&lock, &holder)
+            .filter(|found| found.queue_position == QueuePosition::Holds && found.bounds().max_ms > 0);
+        if let Some(found) = found {
+            contenders::remove_contender(store, cx, &found, ContenderEnd::MaxHold);
+            ended += 1;
+        }
+    }
+    Ok(Reply::HoldsEnded(ended))
 }
 
 /// Ends a hold or a wait by force.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::contender::{Attempt, Record, Upgrade};
 use crate::model::data::Data;
 use crate::model::ids::Zxid;
-use crate::model::lock::{LockMode, LockRequest, Revocation};
+use crate::model::lock::{HoldBounds, LockMode, LockRequest, Revocation};
 
 /// Receiver of the text.
 trait Sink {
@@ -94,6 +94,10 @@ pub(crate) fn read(data: &[u8]) -> Option<Record> {
         token: json.token,
         upgrade: json.upgrade,
         revoke: json.revoke,
+        bounds: HoldBounds {
+            min_ms: json.min_hold_ms,
+            max_ms: json.max_hold_ms,
+        },
     })
 }
 
@@ -123,6 +127,10 @@ struct Json {
     upgrade: Option<Upgrade>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     revoke: Option<Revocation>,
+    #[serde(skip_serializing_if = "is_zero", default)]
+    min_hold_ms: u32,
+    #[serde(skip_serializing_if = "is_zero", default)]
+    max_hold_ms: u32,
 }
 
 #[cfg(test)]
@@ -156,6 +164,7 @@ fn write(record: &Record, to: &mut impl Sink) {
         token,
         upgrade,
         revoke,
+        bounds,
     } = record;
     let (mode, limit) = match request.mode {
         LockMode::Exclusive => ("exclusive", None),
@@ -195,6 +204,12 @@ fn write(record: &Record, to: &mut impl Sink) {
     }
     if let Some(revoke) = revoke {
         value(to, ",\"revoke\":", revoke);
+    }
+    if bounds.min_ms > 0 {
+        number(to, ",\"min_hold_ms\":", bounds.min_ms);
+    }
+    if bounds.max_ms > 0 {
+        number(to, ",\"max_hold_ms\":", bounds.max_ms);
     }
     to.text("}");
 }
@@ -269,6 +284,8 @@ mod tests {
                 token: self.token,
                 upgrade: self.upgrade.clone(),
                 revoke: self.revoke.clone(),
+                min_hold_ms: self.bounds.min_ms,
+                max_hold_ms: self.bounds.max_ms,
             };
             serde_json::to_string(&json).expect("numbers and texts always have a form in JSON")
         }
@@ -335,12 +352,14 @@ mod tests {
             token: Option<u64>,
             upgrade in prop::option::of(any_upgrade()),
             revoke in prop::option::of(any_revocation()),
+            (min_ms, max_ms) in prop_oneof![Just((0, 0)), any::<(u32, u32)>()],
         ) -> Record {
             let token = token.map(Zxid);
             let released = released.min(calls.len());
+            let bounds = HoldBounds { min_ms, max_ms };
             Record {
                 request, owner, reentrant, note, address, since_ms, granted_ms, calls, released, lock_delay_ms,
-                token, upgrade, revoke,
+                token, upgrade, revoke, bounds,
             }
         }
     }

@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::data::Data;
 use crate::model::ids::{RequestId, Zxid};
-use crate::model::lock::{AttemptId, LockMode, LockRequest, LockWish, Revocation, distinct_owner};
+use crate::model::lock::{
+    AttemptId, HoldBounds, LockMode, LockRequest, LockWish, Revocation, distinct_owner,
+};
 use crate::stable_hash::{self, StableHasher};
 
 /// Record that Lockgate writes about a contender of its own.
@@ -49,6 +51,8 @@ pub(crate) struct Record {
     pub upgrade: Option<Upgrade>,
     /// The last release request.
     pub revoke: Option<Revocation>,
+    /// Bounds of the hold in time.
+    pub bounds: HoldBounds,
 }
 
 /// One call of `upgrade`.
@@ -119,7 +123,7 @@ impl Deref for Written {
 
 impl Record {
     /// Returns the record of a new contender, which stands for one call.
-    pub fn new(wish: &LockWish, attempt: Attempt, now_ms: u64) -> Self {
+    pub fn new(wish: &LockWish, bounds: HoldBounds, attempt: Attempt, now_ms: u64) -> Self {
         Self {
             request: LockRequest {
                 mode: wish.mode,
@@ -137,6 +141,7 @@ impl Record {
             token: None,
             upgrade: None,
             revoke: None,
+            bounds,
         }
     }
 
@@ -237,6 +242,7 @@ impl Record {
             token,
             upgrade,
             revoke,
+            bounds,
         } = self;
         let attempts = self.attempts();
         let (mode, limit) = match request.mode {
@@ -274,6 +280,10 @@ impl Record {
         }
         if upgrade.is_some() || revoke.is_some() {
             hasher.word(stable_hash::of(&(upgrade, revoke)));
+        }
+        // Former versions have none, so a contender without them has the same digest there.
+        if bounds.is_some() {
+            hasher.word(stable_hash::of(bounds));
         }
         hasher.finish()
     }

@@ -139,6 +139,7 @@ impl Restorer {
                     store.sessions.remember_ended(session);
                 }
             }
+            (Part::Leases(leases), Some(store)) => store.sessions.restore_leases(leases)?,
             // Only a session's call can wait in a queue.
             (Part::Requests(requests), Some(_)) if requests.waits() => {
                 return Err(SnapshotError::Damaged("a request in it waits without a session"));

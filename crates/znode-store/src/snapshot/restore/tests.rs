@@ -5,10 +5,12 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::model::data::Data;
-use crate::model::ids::{Password, RequestId, SessionId, Zxid};
+use crate::model::ids::{LeaseKey, Password, RequestId, SessionId, Zxid};
+use crate::model::lock::{AttemptId, ContenderNames, HoldBounds, LockCommand, LockMode, LockWish, NewLease};
 use crate::model::path::{LockName, ZPath};
 use crate::model::reply::{Place, Reply};
 use crate::sessions::request_cache::CachedRequests;
+use crate::snapshot::part::FORMAT_WITHOUT_LEASES;
 use crate::snapshot::restore::*;
 use crate::tree::ZnodeRecord;
 use crate::tree::index::NodeIndex;
@@ -163,19 +165,13 @@ fn a_request_that_waits_without_a_session() {
     refused_requests(waits, "waits without a session");
 }
 
-/// Returns the encoded and decoded parts of a state whose root has null data, and `/zookeeper` some bytes.
-fn with_null() -> Vec<Part> {
+/// Returns the parts of the state that these commands lead to, encoded and decoded.
+fn parts_after(commands: impl IntoIterator<Item = Command>) -> Vec<Part> {
     let mut store = Store::new();
-    for (path, data) in [("/", Data::null()), ("/zookeeper", "x".into())] {
-        let op = Op::Set {
-            path: ZPath::parse(path).expect("it is a path"),
-            data,
-            version: -1,
-        };
+    for command in commands {
         let entry = EntryContext { time_ms: 1, term: 1 };
-        let request = Request::anonymous(Command::Write(op));
-        let applied = store.apply(&entry, request, &mut Vec::new());
-        applied.outcome.expect("it is there");
+        let applied = store.apply(&entry, Request::anonymous(command), &mut Vec::new());
+        applied.outcome.expect("it is legal");
     }
     store.begin_snapshot();
     let config = bincode::config::standard();
@@ -189,15 +185,57 @@ fn with_null() -> Vec<Part> {
         .collect()
 }
 
+/// Returns the parts of a state whose root has null data, and `/zookeeper` some bytes.
+fn with_null() -> Vec<Part> {
+    parts_after(
+        [("/", Data::null()), ("/zookeeper", "x".into())].map(|(path, data)| {
+            Command::Write(Op::Set {
+                path: ZPath::parse(path).expect("it is a path"),
+                data,
+                version: -1,
+            })
+        }),
+    )
+}
+
+/// Returns the parts of a state with a lease.
+fn with_lease() -> Vec<Part> {
+    parts_after([Command::Lock(LockCommand::AcquireBounded {
+        wish: LockWish {
+            lock: LockName::parse("x").expect("it is a name"),
+            mode: LockMode::Exclusive,
+            permits: 1,
+            owner: "".into(),
+            reentrant: false,
+            note: "".into(),
+            address: "".into(),
+            lock_delay_ms: 0,
+            names: ContenderNames::default(),
+        },
+        guid: 1,
+        attempt: AttemptId(1),
+        wait: false,
+        bounds: HoldBounds::default(),
+        lease: Some(NewLease {
+            key: LeaseKey {
+                session: SessionId(1),
+                password: Password([1; 16]),
+            },
+            timeout_ms: 1,
+        }),
+    })])
+}
+
 #[test]
-fn a_snapshot_is_of_the_former_format_while_that_says_all() {
+fn snapshot_has_the_oldest_format_that_can_represent_the_state() {
     let format = |parts: &[Part]| match parts[0] {
         Part::Begin { format, .. } => format,
         _ => unreachable!("it is the first part"),
     };
     assert_eq!(format(&parts()), OLDEST_FORMAT);
+    assert_eq!(format(&with_lease()), FORMAT);
     let with_null = with_null();
-    assert_eq!(format(&with_null), FORMAT);
+    assert_eq!(format(&with_null), FORMAT_WITHOUT_LEASES);
     let restored = restore(&with_null).unwrap_or_else(|error| panic!("{error}"));
     let root = restored.get(&ZPath::root()).expect("it is the root").0;
     assert!(root.is_null());

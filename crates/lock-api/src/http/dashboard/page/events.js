@@ -32,7 +32,7 @@ const GROUPS = {
 };
 
 function isLoss(event) {
-  return ["broken", "session_expired", "expired", "deleted", "never_grantable", "forbidden"].includes(event.ended);
+  return ["broken", "session_expired", "expired", "deleted", "never_grantable", "forbidden", "max_hold"].includes(event.ended);
 }
 
 function open(root, first) {

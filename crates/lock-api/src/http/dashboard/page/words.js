@@ -56,6 +56,7 @@ export function plural(number, one, many = `${one}s`) {
 const ENDS = {
   released: "released", upgraded: "upgraded", session_closed: "session closed", session_expired: "session expired",
   broken: "broken", deleted: "deleted", unknown: "end not seen", withdrawn: "gave up", never_grantable: "never grantable", forbidden: "lost the right",
+  max_hold: "held too long",
   expired: "expired", closed: "closed",
 };
 

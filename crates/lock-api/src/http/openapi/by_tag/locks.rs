@@ -45,7 +45,7 @@ fn changes() -> Vec<Operation> {
     vec![
         one(Operation::post("/v1/locks/{name}/acquire", "acquireLock", "Acquires a lock, or waits in its queue"))
             .describe(
-                "The answer follows when the lock is granted, or when `wait_ms` have passed. A caller that hangs up leaves the queue. `limit` and `permits` belong to the mode `semaphore`, which is never `reentrant`.",
+                "The answer follows when the lock is granted, or when `wait_ms` have passed. A caller that hangs up leaves the queue. `limit` and `permits` belong to the mode `semaphore`, which is never `reentrant`. Without `session` the lock is acquired in a lease with a time to live (`ttl_ms`), which the answer names.",
             )
             .request_body::<AcquireBody<'_>>(
                 true,
@@ -55,7 +55,7 @@ fn changes() -> Vec<Operation> {
             .fails(&OF_SESSION)
             .fails(&WAITS)
             .fails(&NEW_CONTENDER)
-            .fails(&[Code::RequestIdReused, Code::SequenceExhausted])
+            .fails(&[Code::RequestIdReused, Code::SequenceExhausted, Code::LeaseExpired])
             .fails(&CHANGE)
             .fails(&GROWS),
         one(Operation::post("/v1/locks/{name}/release", "releaseLock", "Releases one hold"))

@@ -2,6 +2,7 @@
 
 mod access;
 mod cluster;
+mod leases;
 mod locks;
 mod multilock;
 mod sessions;
@@ -32,6 +33,11 @@ pub fn tags() -> Vec<Tag> {
             name: "locks",
             description: "Exclusive, shared and upgradeable locks and semaphores, with first-come, first-served queues. Encode a slash in a name as `%2F`; the last segment of the address is the verb.",
             operations: locks::operations(),
+        },
+        Tag {
+            name: "leases",
+            description: "A lease is a lock with a time to live, acquired without a session. Any caller that knows its secret may renew and release it.",
+            operations: leases::operations(),
         },
         Tag {
             name: "multilock",
@@ -74,6 +80,9 @@ const HOLDER: &str = "_c_3f0c96ec5d1b4be2a0fd5a7c0d2b9a11-lock-0000000007";
 
 /// Failures of operations that name a session.
 const OF_SESSION: [Code; 2] = [Code::NoSession, Code::SessionExpired];
+
+/// Lease in examples.
+const LEASE: &str = "ls_5d996fd7c6557613_0f1e2d3c4b5a69788796a5b4c3d2e1f0";
 
 /// Failures of reads that can be linearizable.
 const FRESH: [Code; 1] = [Code::Unavailable];
