@@ -7,13 +7,13 @@ use crate::access::needs::{Creation, Need, rights_needed, rights_needed_in_turn}
 use crate::access::session_use::may_claim;
 use crate::access::table::CallerRights;
 use crate::apply::context::{Context, MAX_DESCENDANTS};
+use crate::apply::session_opening::record_certificate;
 use crate::apply::tree_queries::{self, ContenderOwnership, is_of_locks, is_reserved};
 use crate::locks::name::lock_of_contender;
 use crate::model::access::principal::Principal;
 use crate::model::access::right::{Right, Rights};
 use crate::model::command::{Command, CreateMode, Step};
 use crate::model::entry::Rules;
-use crate::model::identity::Identities;
 use crate::model::ids::SessionId;
 use crate::model::path::{LockName, ZPath};
 use crate::model::refusal::{Owner, Refusal};
@@ -137,13 +137,6 @@ pub(crate) fn conceal(store: &Store, cx: &Context<'_>, outcome: Outcome) -> Outc
             Err(caller_rights.refusal(Right::Lock, lock.znode()))
         }
         outcome => outcome,
-    }
-}
-
-/// Records the certificate that the owner of a session showed beside its token, if grants depend on rights.
-pub(crate) fn record_certificate(store: &mut Store, session: SessionId, caller: &Identities) {
-    if store.access.waits_end_with_rights() {
-        store.sessions.record_certificate(session, caller);
     }
 }
 

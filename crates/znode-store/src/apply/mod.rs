@@ -8,7 +8,7 @@
 //! | `znodes.rs` | changes of znodes with all that they entail; all other files change the tree through it |
 //! | `create.rs`, `write.rs`, `mirror.rs` | operations on znodes |
 //! | `locks/` | steps of the lock protocol, and the grants at the end of each command |
-//! | `session_life.rs`, `leases.rs` | lives of sessions; lives of leases |
+//! | `session_opening.rs`, `session_life.rs`, `leases.rs` | lives of sessions; lives of leases |
 //! | `access.rs` | changes of the access policies |
 //! | `authorize.rs`, `tree_queries.rs` | authorization, before all of them |
 //!
@@ -22,6 +22,7 @@ mod leases;
 pub(crate) mod locks;
 pub(crate) mod mirror;
 mod session_life;
+mod session_opening;
 mod tree_queries;
 pub(crate) mod write;
 pub(crate) mod znodes;
@@ -181,7 +182,7 @@ fn execute(
             address,
         } => {
             let key = LeaseKey { session, password };
-            session_life::open_session_of_caller(store, cx, key, timeout_ms, name, address)
+            session_opening::open_session_of_caller(store, cx, key, timeout_ms, name, address)
         }
         Command::CloseSession { session } => {
             store.sessions.require(session)?;

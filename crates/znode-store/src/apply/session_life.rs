@@ -1,72 +1,22 @@
-//! Changes of sessions: openings, heartbeats, silences, and ends.
+//! Changes of open sessions: heartbeats, silences, and ends.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use fault_injection::planted::{self, Bug};
 
 use crate::apply::context::Context;
-use crate::apply::{authorize, znodes};
+use crate::apply::znodes;
 use crate::locks::queue::QueuePosition;
-use crate::model::access::principal::Principal;
 use crate::model::entry::Rules;
 use crate::model::event::Event;
-use crate::model::ids::{LeaseKey, SessionId, Zxid};
+use crate::model::ids::{SessionId, Zxid};
 use crate::model::path::{LockName, ZPath};
-use crate::model::refusal::{Limited, Refusal};
+use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
-use crate::model::session::{SessionFate, Silence, Turn};
-use crate::sessions::request_cache::CachedRequests;
-use crate::sessions::{Ending, Session, SessionRecord};
+use crate::model::session::Silence;
+use crate::sessions::Ending;
 use crate::store::Store;
 use crate::tree::index::NodeIndex;
-
-/// Opens a session. Its id must not be one that an older client may still use, and must fit into the owner field of a znode.
-fn open_session(store: &mut Store, cx: &mut Context<'_>, record: SessionRecord) -> Outcome {
-    let (session, timeout_ms) = (record.session, record.timeout_ms);
-    if !session.is_legal() || store.sessions.fate(session) != SessionFate::Unknown {
-        return Err(Refusal::SessionIdTaken(session));
-    }
-    if store.sessions.len() >= store.limits.sessions as usize {
-        return Err(Refusal::LimitReached {
-            what: Limited::Sessions,
-            limit: store.limits.sessions,
-        });
-    }
-    let opened = Session::of(record, store.sessions.empty_cache());
-    store.sessions.insert(session, opened);
-    cx.events.push(Event::SessionOpened(session));
-    Ok(Reply::SessionOpened { session, timeout_ms })
-}
-
-/// Opens a session for the caller, which owns it.
-pub(crate) fn open_session_of_caller(
-    store: &mut Store,
-    cx: &mut Context<'_>,
-    LeaseKey { session, password }: LeaseKey,
-    timeout_ms: u32,
-    name: Arc<str>,
-    address: Arc<str>,
-) -> Outcome {
-    let record = SessionRecord {
-        session,
-        password,
-        timeout_ms,
-        name,
-        address,
-        opened_at_ms: cx.now_ms,
-        owner: Principal::of(cx.caller),
-        turn: Turn {
-            since: cx.zxid,
-            number: 0,
-        },
-        heard_at: cx.zxid,
-        requests: CachedRequests::default(),
-    };
-    let opened = open_session(store, cx, record)?;
-    authorize::record_certificate(store, session, cx.caller);
-    Ok(opened)
-}
 
 /// Ends silent sessions. Only the leader of this very term knows that they were silent: the entry of a deposed leader may be committed by its
 /// successor, which has given the sessions their full timeout. A session with a request after `as_of`, when the leader found it silent, is

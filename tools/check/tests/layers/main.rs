@@ -60,7 +60,7 @@ const ZNODE_STORE: [Layer; 12] = [
         also: &[],
     },
     Layer {
-        modules: &["apply::tree_queries", "apply::znodes"],
+        modules: &["apply::tree_queries", "apply::znodes", "apply::session_opening"],
         also: &[],
     },
     Layer {

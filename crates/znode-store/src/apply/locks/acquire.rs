@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use crate::apply::context::Context;
 use crate::apply::locks::contenders;
 use crate::apply::locks::modes::waits_for_itself;
-use crate::apply::{session_life, znodes};
+use crate::apply::{session_opening, znodes};
 use crate::locks::contender::Contender;
 use crate::locks::name;
 use crate::locks::plan::{Plan, named_holders, reach};
@@ -92,7 +92,7 @@ pub(crate) fn acquire_lease(
     let NewLease { key, timeout_ms } = lease;
     let address = call.wish.address.clone();
     let events_before = cx.events.len();
-    session_life::open_session_of_caller(store, cx, key, timeout_ms, Arc::default(), address)?;
+    session_opening::open_session_of_caller(store, cx, key, timeout_ms, Arc::default(), address)?;
     let state = store.sessions.get_mut(key.session).expect("it was just opened");
     state.is_lease = true;
     match acquire(store, cx, call) {
