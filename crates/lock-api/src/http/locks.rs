@@ -2,42 +2,42 @@
 //! graph. They translate between HTTP and [`crate::locks`], which decides what a call does.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{Method, Uri};
+use axum::http::{Method, StatusCode, Uri};
 use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::IntoParams;
-use znode_store::{Downgraded, Grant, LockName, Right, SessionId, View, Zxid};
+use znode_store::{ContenderState, Downgraded, Grant, LockName, Place, Right, SessionId, View, Zxid};
 
 use super::audit;
-use super::auth::RevocationWatch;
+use super::auth::{RevocationWatch, while_allowed};
+use super::event_types::end_word;
 use super::extract::{
-    HandlerResult, MAX_PAGE, ensure_freshness, no_content, no_query, ok, page_length, parse, query,
+    HandlerResult, MAX_PAGE, ensure_freshness, json, no_content, no_query, ok, page_length, parse, query,
     read_body, session_id,
 };
 use super::lease_types::lease_text;
 use super::lock_types::{
     Acquire, AcquireBody, BreakBody, CheckAnswer, ConfigureBody, DowngradeBody, GrantAnswer, GraphAnswer,
-    LockAnswer, LocksAnswer, MAX_HOLDER_BYTES, MAX_REASON_BYTES, ReleaseAnswer, ReleaseBody,
+    LockAnswer, LocksAnswer, MAX_HOLDER_BYTES, MAX_REASON_BYTES, QueuedAnswer, ReleaseAnswer, ReleaseBody,
     ReleaseReplyBody, ReleaseRequestBody, RequestedAnswer, Requester, SeenLock, SessionNames, SummaryAnswer,
     UpgradeBody, WaitAnswer, check_limit, within,
 };
 use super::openapi::words;
 use super::problem::Problem;
-use super::url::{Verb, lock_and_verb};
+use super::url::{LOCKS, Verb, last_segment, lock_and_verb};
+use super::watch::MAX_TIMEOUT_MS;
 use super::{Api, Peer, Shared, history};
-use crate::locks::{LockError, Locks, Started, only};
+use crate::locks::{LockError, Locks, PlaceOutcome, Started, only};
 
 /// Methods of a lock's own address.
 const OF_A_LOCK: &str = "GET,HEAD,PATCH";
 
-/// Prefix of the addresses of all locks.
-const PREFIX: &str = "/v1/locks/";
-
 fn target(uri: &Uri) -> Result<(LockName, Option<Verb>), Problem> {
-    lock_and_verb(uri.path().strip_prefix(PREFIX).expect("the route begins with it"))
+    lock_and_verb(uri.path().strip_prefix(LOCKS).expect("the route begins with it"))
 }
 
 /// Returns the lock service on behalf of the caller.
@@ -73,7 +73,7 @@ pub async fn act(
         Some(Verb::Upgrade) => upgrade(&api, lock, peer, &read().await?).await,
         Some(Verb::ReleaseRequest) => request_release(&api, lock, peer, &read().await?).await,
         Some(Verb::ReleaseReply) => reply_to_release_request(&api, lock, peer, &read().await?).await,
-        Some(verb @ (Verb::Check | Verb::History)) => {
+        Some(verb @ (Verb::Check | Verb::History | Verb::Holder)) => {
             Err(Problem::method_not_allowed(method.as_str(), Some(verb.method())))
         }
         None => Err(not_an_action(&method, &lock)),
@@ -112,6 +112,7 @@ async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerR
         wish,
         bounds,
         wait,
+        is_queued,
         request_id,
         retry,
     } = body;
@@ -120,13 +121,24 @@ async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerR
     match requester {
         Requester::Session(session) => {
             let started = locks.begin_acquire(session, wish, bounds, wait, request_id, retry);
-            let grant = only(granted(api, &peer, session, started.await?).await?)?;
+            let started = started.await?;
+            if is_queued && let Some(place) = place_of(api, &started) {
+                started.stay_in_queue();
+                return Ok(json(StatusCode::ACCEPTED, &QueuedAnswer::new(&place, None)));
+            }
+            let grant = only(granted(api, &peer, session, started).await?)?;
             Ok(ok(&GrantAnswer::from(&grant)))
         }
         Requester::Lease(ttl) => {
             let begun = Instant::now();
             let started = locks.begin_lease(ttl, wish, bounds, wait, request_id, retry);
             let (lease, started) = started.await?;
+            if is_queued && let Some(place) = place_of(api, &started) {
+                started.stay_in_queue();
+                let expires_in = lease.timeout.saturating_sub(begun.elapsed());
+                let answer = QueuedAnswer::new(&place, Some((lease_text(&lease.key), expires_in)));
+                return Ok(json(StatusCode::ACCEPTED, &answer));
+            }
             let granted = granted(api, &peer, lease.key.session, started);
             let (grants, renewed) = locks.keep_while(&lease, begun, granted).await?;
             let expires_in = lease.timeout.saturating_sub(renewed.elapsed());
@@ -134,6 +146,59 @@ async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerR
             Ok(ok(
                 &GrantAnswer::from(&grant).with_lease(lease_text(&lease.key), expires_in)
             ))
+        }
+    }
+}
+
+/// Returns the place of a call in the queue; `None` if its contender has been granted the lock or is gone.
+fn place_of(api: &Api, started: &Started) -> Option<Place> {
+    let (lock, holder) = started.queued_contender()?;
+    match api.node.read(|store| store.contender_state(lock, holder)) {
+        Some(ContenderState::Waits(place)) => Some(place),
+        _ => None,
+    }
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct HolderQuery {
+    /// Maximum wait for the grant.
+    #[serde(default)]
+    #[param(value_type = Option<words::GrantWaitMs>)]
+    wait_ms: u64,
+}
+
+/// `GET /v1/locks/{name}/holders/{holder}`
+async fn holder(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> HandlerResult {
+    let HolderQuery { wait_ms } = query(uri)?;
+    if wait_ms > MAX_TIMEOUT_MS {
+        return Err(Problem::bad_request(format!(
+            "wait_ms is at most {MAX_TIMEOUT_MS}"
+        )));
+    }
+    let holder = last_segment(uri)?.into_owned();
+    within("holder", &holder, MAX_HOLDER_BYTES)?;
+    let may_wait = |view: View<'_>| {
+        let may_lock = view.may(Right::Lock, lock.znode());
+        may_lock.or_else(|refusal| view.may(Right::Read, lock.znode()).map_err(|_| refusal))
+    };
+    let caller = peer.identities();
+    api.node.read_facts(|store| may_wait(store.seen_by(&caller)))?;
+    let locks = locks_of(api, peer);
+    let wait = async {
+        let time = Duration::from_millis(wait_ms);
+        locks
+            .wait_for_grant(&lock, &holder, time)
+            .await
+            .map_err(Problem::from)
+    };
+    match while_allowed(&api.node, peer, may_wait, wait).await? {
+        PlaceOutcome::Granted(grant) => Ok(ok(&GrantAnswer::from(&grant))),
+        PlaceOutcome::Waits => Ok(no_content()),
+        PlaceOutcome::Gone(how) => {
+            let ended = how.as_ref().map(end_word);
+            Err(Problem::holder_gone(&lock, &holder, ended))
         }
     }
 }
@@ -274,6 +339,7 @@ pub async fn get(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri
     match verb {
         None => one(&api, &peer, &uri, lock).await,
         Some(Verb::Check) => check(&api, &peer, &uri, lock).await,
+        Some(Verb::Holder) => holder(&api, &peer, &uri, lock).await,
         Some(Verb::History) => history::get(&api, locks_of(&api, &peer), &uri, lock).await,
         Some(verb) => Err(Problem::method_not_allowed(method.as_str(), Some(verb.method()))),
     }

@@ -11,6 +11,9 @@ use znode_store::LockName;
 
 use super::problem::Problem;
 
+/// Prefix of the addresses of all locks.
+pub const LOCKS: &str = "/v1/locks/";
+
 /// Prefix of the addresses of all leases. The rest is secret.
 pub const LEASES: &str = "/v1/leases/";
 
@@ -51,6 +54,9 @@ pub fn encode_path(path: &str) -> String {
     utf8_percent_encode(path, IN_PATHS).to_string()
 }
 
+/// Segment before the name of a contender.
+const HOLDERS: &str = "holders";
+
 /// Operation on a lock: the last segment of its URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
@@ -72,11 +78,13 @@ pub enum Verb {
     ReleaseRequest,
     /// Sends a holder's reply to a release request.
     ReleaseReply,
+    /// Waits for the grant of one contender, which is the last segment.
+    Holder,
 }
 
 impl Verb {
     /// All verbs.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Acquire,
         Self::Release,
         Self::Break,
@@ -86,10 +94,13 @@ impl Verb {
         Self::Upgrade,
         Self::ReleaseRequest,
         Self::ReleaseReply,
+        Self::Holder,
     ];
 
+    /// Finds the verb of one segment. (A decoded segment may contain a slash.)
     fn parse(segment: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|verb| verb.word() == segment)
+        let is_word = |verb: &Self| verb.word() == segment && !segment.contains('/');
+        Self::ALL.into_iter().find(is_word)
     }
 
     /// Returns the segment of the URL, or two of them.
@@ -104,13 +115,14 @@ impl Verb {
             Self::Upgrade => "upgrade",
             Self::ReleaseRequest => "release-request",
             Self::ReleaseReply => "release-request/reply",
+            Self::Holder => "holders/{holder}",
         }
     }
 
     /// Returns the method of the verb.
     pub fn method(self) -> &'static str {
         match self {
-            Self::Check | Self::History => "GET,HEAD",
+            Self::Check | Self::History | Self::Holder => "GET,HEAD",
             Self::Acquire
             | Self::Release
             | Self::Break
@@ -126,15 +138,15 @@ impl Verb {
 ///
 /// One rule for all methods: the last segment is a verb if it is one of the words and is not the only segment.
 /// `orders/42/acquire` acquires `orders/42`; `acquire` alone is a lock's name, and so is `orders/acquire`
-/// if its slash is encoded: `orders%2Facquire`.
+/// if its slash is encoded: `orders%2Facquire`. `orders/42/holders/X` is the contender `X` of `orders/42`.
 pub fn lock_and_verb(raw: &str) -> Result<(LockName, Option<Verb>), Problem> {
     let (name, verb) = split_verb(raw);
     let name = decode(name).map_err(Problem::bad_lock_name)?;
     Ok((LockName::parse(&name).map_err(Problem::bad_lock_name)?, verb))
 }
 
-/// Splits off the verb. A segment that cannot be decoded is no verb; as part of the name it is rejected later.
-fn split_verb(raw: &str) -> (&str, Option<Verb>) {
+/// Splits the verb off the path after `/v1/locks/`. A segment that cannot be decoded is no verb; as part of the name it is rejected later.
+pub fn split_verb(raw: &str) -> (&str, Option<Verb>) {
     let Some((rest, last)) = raw.rsplit_once('/') else {
         return (raw, None);
     };
@@ -144,9 +156,10 @@ fn split_verb(raw: &str) -> (&str, Option<Verb>) {
     {
         return (name, Some(Verb::ReleaseReply));
     }
-    match Verb::parse(&last) {
-        Some(verb) => (rest, Some(verb)),
-        None => (raw, None),
+    match (Verb::parse(&last), rest.rsplit_once('/')) {
+        (Some(verb), _) => (rest, Some(verb)),
+        (None, Some((name, HOLDERS))) => (name, Some(Verb::Holder)),
+        (None, _) => (raw, None),
     }
 }
 

@@ -223,6 +223,20 @@ impl LockCall {
         }
     }
 
+    /// Returns the contender of a queued call for one lock.
+    pub fn contender(&self) -> (&LockName, &HolderId) {
+        let Stage::Waiting(contenders) = &self.stage else {
+            unreachable!("a queued call waits");
+        };
+        let (lock, holder) = contenders.first().expect("a call has a contender");
+        (lock, holder)
+    }
+
+    /// Ends the call without a withdrawal.
+    pub fn stay_in_queue(mut self) {
+        self.stage = Stage::Over;
+    }
+
     /// Waits in the queues until all locks are granted, or until `dismissed` returns the reason for which the caller
     /// may not wait any more.
     pub async fn wait(mut self, dismissed: impl Future<Output = Refusal>) -> Result<Vec<Grant>, LockError> {

@@ -11,6 +11,7 @@ mod random_ids;
 mod error;
 mod history;
 mod leases;
+mod places;
 mod reads;
 mod operate;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use call::{CallKind, LockCall, WaitTerms};
 pub use clean_up::GRANTED_GRACE;
 pub use error::{LockError, LockHistoryError};
 pub use leases::LeaseStatus;
+pub use places::PlaceOutcome;
 use random_ids::IdGenerator;
 pub use reads::LockPage;
 
@@ -103,6 +105,21 @@ impl From<(LockCall, Option<Vec<Grant>>)> for Started {
 }
 
 impl Started {
+    /// Returns the contender of a call for one lock that waits in the queue.
+    pub(crate) fn queued_contender(&self) -> Option<(&LockName, &HolderId)> {
+        match self {
+            Self::Granted(_) => None,
+            Self::Queued(Queued(call)) => Some(call.contender()),
+        }
+    }
+
+    /// Ends the call without a withdrawal: its contender stays in the queue as long as its session.
+    pub(crate) fn stay_in_queue(self) {
+        if let Self::Queued(Queued(call)) = self {
+            call.stay_in_queue();
+        }
+    }
+
     async fn granted(self) -> Result<Vec<Grant>, LockError> {
         match self {
             Self::Granted(grants) => Ok(grants),

@@ -90,6 +90,11 @@ fn find(method: &str, address: &str) -> Option<(&'static String, &'static Value)
         .into_iter()
         .filter(after_a_name)
         .max_by_key(|verb| verb.len());
+    let is_contender = segments.len() > 5 && segments[segments.len() - 2] == "holders";
+    let verb = match is_contender && path.starts_with("/v1/locks/") {
+        true => verb.or(Some("holders/{holder}")),
+        false => verb,
+    };
     let fitting = STRICT["paths"]
         .as_object()
         .unwrap()

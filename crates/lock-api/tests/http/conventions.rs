@@ -19,7 +19,7 @@ async fn unknown_fields_and_parameters_are_refused_everywhere() {
         (
             "POST",
             "/v1/locks/a/acquire",
-            json!({"session": session, "wait": 5}),
+            json!({"session": session, "wait_s": 5}),
         ),
         (
             "POST",

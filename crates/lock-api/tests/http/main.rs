@@ -27,6 +27,7 @@ mod leases;
 mod limits;
 mod load_shedding;
 mod locks;
+mod queued_waits;
 mod matrix;
 mod modes;
 mod openapi;

@@ -71,6 +71,7 @@ async fn document_and_routes_agree() {
             .replace("{session}", "none")
             .replace("{id}", "none")
             .replace("{file}", "none")
+            .replace("{holder}", "none")
             .replace("{name}", "a")
             .replace("{path}", "none");
         for method in METHODS {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use znode_store::{
     ContenderNames, Grant, HoldBounds, LockMode, LockName, LockWish, MAX_HOLD_BOUND_MS, MAX_LOCK_DELAY_MS,
-    MAX_NOTE_BYTES, MAX_OWNER_BYTES, RequestId, SessionId,
+    MAX_NOTE_BYTES, MAX_OWNER_BYTES, Place, RequestId, SessionId,
 };
 
 use super::{MAX_SEMAPHORE_LIMIT, ModeWord, no_wait, wait_for, within};
@@ -37,6 +37,9 @@ pub struct AcquireBody<'a> {
     #[serde(default = "no_wait", deserialize_with = "wait_for")]
     #[schema(value_type = words::WaitMs)]
     wait_ms: WaitFor,
+    /// `queue`: the answer follows at once, with the grant or with the place in the queue, which stays as long as the session or
+    /// the lease. Instead of `wait_ms`.
+    wait: Option<WaitWord>,
     #[serde(borrow, default)]
     #[schema(value_type = words::Owner)]
     owner: Cow<'a, str>,
@@ -74,10 +77,21 @@ pub struct Acquire {
     pub bounds: HoldBounds,
     /// Maximum wait.
     pub wait: WaitFor,
+    /// `true` if the caller gets its place in the queue at once and does not wait on its connection.
+    pub is_queued: bool,
     /// Id of the request, for repetitions.
     pub request_id: Option<RequestId>,
     /// Number of earlier attempts.
     pub retry: u16,
+}
+
+/// Wait that outlives the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = WaitKind)]
+pub enum WaitWord {
+    /// In the queue, without an open request.
+    Queue,
 }
 
 /// Session of a contender.
@@ -119,6 +133,13 @@ impl AcquireBody<'_> {
                 return Err(Problem::bad_request("either session or ttl_ms is required"));
             }
         };
+        let wait = match (self.wait, self.wait_ms) {
+            (None, wait) => wait,
+            (Some(WaitWord::Queue), WaitFor::Try) => WaitFor::Forever,
+            (Some(WaitWord::Queue), _) => {
+                return Err(Problem::bad_request("either wait or wait_ms can be given"));
+            }
+        };
         let bounds = HoldBounds {
             min_ms: self.min_hold_ms,
             max_ms: self.max_hold_ms,
@@ -138,7 +159,8 @@ impl AcquireBody<'_> {
             requester,
             wish,
             bounds,
-            wait: self.wait_ms,
+            wait,
+            is_queued: self.wait.is_some(),
             request_id: self.request_id,
             retry: self.retry.unwrap_or_default(),
         })
@@ -306,6 +328,38 @@ impl<'a> From<&'a Grant> for GrantAnswer<'a> {
             permits: grant.permits,
             lease: None,
             expires_in_ms: None,
+        }
+    }
+}
+
+/// Answer of `acquire` with `"wait": "queue"` if the lock is not free.
+#[derive(Serialize, ToSchema)]
+pub struct QueuedAnswer<'a> {
+    #[schema(value_type = words::LockName)]
+    lock: &'a str,
+    #[schema(value_type = words::Holder)]
+    holder: &'a str,
+    /// Position in the queue, counted from 1.
+    position: u64,
+    /// Of an acquire without a session: the lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::LeaseText>)]
+    lease: Option<String>,
+    /// Time until the lease ends unless it is renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_in_ms: Option<u64>,
+}
+
+impl<'a> QueuedAnswer<'a> {
+    /// Describes a place in the queue.
+    pub fn new(place: &'a Place, lease: Option<(String, Duration)>) -> Self {
+        let (lease, expires_in) = lease.unzip();
+        Self {
+            lock: place.lock.as_str(),
+            holder: &place.holder,
+            position: u64::from(place.ahead) + 1,
+            lease,
+            expires_in_ms: expires_in.map(|time| time.as_millis() as u64),
         }
     }
 }

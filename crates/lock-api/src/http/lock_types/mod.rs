@@ -15,7 +15,9 @@ use utoipa::ToSchema;
 use super::problem::Problem;
 use crate::locks::WaitFor;
 
-pub use acquire::{Acquire, AcquireBody, GrantAnswer, NamesWord, Requester, Wanted, check_limit};
+pub use acquire::{
+    Acquire, AcquireBody, GrantAnswer, NamesWord, QueuedAnswer, Requester, Wanted, check_limit,
+};
 pub use changes::{
     BreakBody, ConfigureBody, DowngradeBody, ReleaseAnswer, ReleaseBody, ReleaseReplyBody,
     ReleaseRequestBody, RequestedAnswer, UpgradeBody,

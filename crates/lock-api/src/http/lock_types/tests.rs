@@ -24,6 +24,7 @@ fn the_defaults_are_those_of_the_contract() {
         wish,
         bounds,
         wait,
+        is_queued,
         request_id,
         retry,
     } = with("").unwrap();
@@ -38,7 +39,25 @@ fn the_defaults_are_those_of_the_contract() {
         ("", "", "127.0.0.1:9")
     );
     assert!(matches!(wait, WaitFor::Try));
-    assert_eq!((request_id, retry), (None, 0));
+    assert_eq!((is_queued, request_id, retry), (false, None, 0));
+}
+
+#[test]
+fn wait_in_the_queue_has_no_end_and_excludes_wait_ms() {
+    let queued = with(r#", "wait": "queue""#).unwrap();
+    assert!(queued.is_queued);
+    assert!(matches!(queued.wait, WaitFor::Forever));
+    for wrong in [
+        r#", "wait": "queue", "wait_ms": 5"#,
+        r#", "wait": "queue", "wait_ms": null"#,
+        r#", "wait": "there""#,
+    ] {
+        assert_eq!(
+            with(wrong).err().map(|problem| problem.code()),
+            Some(Code::BadRequest),
+            "{wrong}"
+        );
+    }
 }
 
 #[test]

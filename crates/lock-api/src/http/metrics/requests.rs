@@ -14,7 +14,7 @@ use lock_node::metrics::text_format::{Instruments, Sheet};
 use tokio::time::Instant;
 
 use crate::http::problem::Code;
-use crate::http::url::Verb;
+use crate::http::url::{self, Verb, split_verb};
 
 /// Address of all locks. Its last segment may be a verb.
 const LOCKS: &str = "/v1/locks/{*name_and_verb}";
@@ -23,7 +23,12 @@ const LOCKS: &str = "/v1/locks/{*name_and_verb}";
 const LOCK: &str = "/v1/locks/{name}";
 
 /// Statuses of successful answers that are counted separately. All others are counted together.
-const GOOD: [StatusCode; 3] = [StatusCode::OK, StatusCode::CREATED, StatusCode::NO_CONTENT];
+const GOOD: [StatusCode; 4] = [
+    StatusCode::OK,
+    StatusCode::CREATED,
+    StatusCode::ACCEPTED,
+    StatusCode::NO_CONTENT,
+];
 
 /// Status for a caller that hung up before the answer. It is never sent; proxies write it in their logs.
 const GONE: &str = "499";
@@ -133,10 +138,9 @@ impl Requests {
             Method::HEAD => &Method::GET,
             ref method => method,
         };
-        let last = request.uri().path().rsplit('/').next().unwrap_or_default();
-        let at = self.by_address.get(matched.as_str()).into_iter().flatten();
-        let mut at = at.filter(|at| at.method == *method && at.verb.is_none_or(|verb| verb.word() == last));
-        at.next().map_or(NOTHING, |at| at.operation)
+        let of_locks = request.uri().path().strip_prefix(url::LOCKS);
+        let verb = of_locks.and_then(|raw| split_verb(raw).1);
+        self.operation_at(matched.as_str(), method, verb)
     }
 }
 

@@ -29,6 +29,7 @@ fn document() -> Value {
             "code": {"type": "string", "description": "The word to switch on. It never changes its meaning.", "enum": codes},
             "lock": {"type": "string", "description": "The name of the lock that it is about."},
             "holder": {"type": "string", "description": "The contender that it is about."},
+            "ended": {"type": "string", "description": "How the contender ended, as in `left_queue` and `lost`."},
             "holders": strings("Holders of the lock."),
             "mode": {"type": "string", "description": "How the lock is in use, or is held."},
             "fencing_token": {"type": "integer", "description": "The token with which the lock is not held."},

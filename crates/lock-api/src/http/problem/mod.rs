@@ -19,7 +19,9 @@ use lock_node::{
 };
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
-use znode_store::{AccessRefusal, BadPath, BadRequestId, Limited, LockMode, Owner, Refusal, SessionId};
+use znode_store::{
+    AccessRefusal, BadPath, BadRequestId, Limited, LockMode, LockName, Owner, Refusal, SessionId,
+};
 
 use super::http_request_id::HttpRequestId;
 use super::lenient_parsing::json_terms;
@@ -165,6 +167,8 @@ table! {
     NotAVoter = CONFLICT "not_a_voter" "Not a voter";
     /// The session has ended.
     SessionExpired = GONE "session_expired" "Session has ended";
+    /// The contender is gone: it was released, withdrawn or lost.
+    HolderGone = GONE "holder_gone" "Contender is gone";
     /// The lease has expired, was released or lost its lock, or never was.
     LeaseExpired = GONE "lease_expired" "Lease expired";
     /// The body or the data exceeds the maximum size.
@@ -632,6 +636,18 @@ impl From<LockError> for Problem {
 }
 
 impl Problem {
+    /// Returns the answer to a question about a contender that is gone, with the cause if this node knows it.
+    pub fn holder_gone(lock: &LockName, holder: &str, ended: Option<&str>) -> Self {
+        let detail = format!("{holder} neither holds the lock {lock} nor waits for it");
+        let problem = Self::new(Code::HolderGone, detail)
+            .with("lock", lock.as_str())
+            .with("holder", holder);
+        match ended {
+            Some(ended) => problem.with("ended", ended),
+            None => problem,
+        }
+    }
+
     /// Returns the problem of a heartbeat of `session` that did not count.
     pub fn of_heartbeat(error: HeartbeatError, session: SessionId) -> Self {
         match error {

@@ -147,11 +147,29 @@ pub async fn successes() -> BTreeSet<Answer> {
     )
     .await;
     leases(&server).await;
+    queued_waits(&server).await;
     let broken = holder(&acquire(&server, "a", &session, json!({})).await);
     let body = json!({"holder": broken, "reason": "r"});
     server.post("/v1/locks/a/break", body).await.expect(204);
     server.delete(&of("")).await.expect(204);
     end(server).await
+}
+
+/// Waits in a queue without an open request.
+async fn queued_waits(server: &Server) {
+    let body = json!({"ttl_ms": 60_000, "wait": "queue"});
+    let acquire = async || server.post("/v1/locks/queued/acquire", body.clone()).await;
+    let (held, waiting) = (acquire().await.expect(200), acquire().await.expect(202));
+    for (answer, status) in [(&held, 200), (&waiting, 204)] {
+        let address = format!("/v1/locks/queued/holders/{}", answer["holder"].as_str().unwrap());
+        server.get(&address).await.expect(status);
+    }
+    for answer in [waiting, held] {
+        let lease = answer["lease"].as_str().unwrap();
+        server.delete(&format!("/v1/leases/{lease}")).await.expect(204);
+        let address = format!("/v1/locks/queued/holders/{}", answer["holder"].as_str().unwrap());
+        server.get(&address).await.problem(410, "holder_gone");
+    }
 }
 
 /// Calls every operation on leases successfully, and repeats an acquire whose lease has ended.

@@ -368,7 +368,8 @@ const MADE_UP: &str =
     "lg_00000000000000000000000000000001_0000000000000000000000000000000000000000000000000000000000000001";
 
 /// Operations that policies authorize, and no access control list of a znode.
-const OF_POLICIES: [&str; 28] = [
+const OF_POLICIES: [&str; 29] = [
+    "awaitGrant",
     "getSession",
     "closeSession",
     "heartbeat",
@@ -481,7 +482,8 @@ async fn unavailable() -> BTreeSet<Answer> {
         let operation = match (&*operation.method, operation.id) {
             (
                 "GET",
-                "ready" | "downloadBackup" | "checkFencingToken" | "followEvents" | "membersCondition",
+                "ready" | "awaitGrant" | "downloadBackup" | "checkFencingToken" | "followEvents"
+                | "membersCondition",
             ) => operation,
             // A position that no node has reached yet.
             ("GET", "followSession") => operation.with_query("zxid", "9999.1"),

@@ -363,6 +363,7 @@ fn locks() -> Vec<Row> {
         at("GET /v1/locks/{lock}", NONE, READ, 200),
         at("GET /v1/locks/{lock}/check?fencing_token=1", NONE, READ, 200),
         at("GET /v1/locks/{lock}/history", NONE, READ, 200),
+        at("GET /v1/locks/{lock}/holders/none", NONE, LOCK_OR_READ, 410),
         at(
             "POST /v1/locks/{lock}%2Fl{n}/acquire",
             json!({"session": "{session}"}),

@@ -7,10 +7,10 @@ use super::{CHANGE, FRESH, GROWS, HOLDER, OF_SESSION, SESSION};
 use crate::http::history::{HistoryAnswer, HistoryQuery};
 use crate::http::lock_types::{
     AcquireBody, BreakBody, CheckAnswer, ConfigureBody, DowngradeBody, GrantAnswer, GraphAnswer, LockAnswer,
-    LocksAnswer, ReleaseAnswer, ReleaseBody, ReleaseReplyBody, ReleaseRequestBody, RequestedAnswer,
-    UpgradeBody,
+    LocksAnswer, QueuedAnswer, ReleaseAnswer, ReleaseBody, ReleaseReplyBody, ReleaseRequestBody,
+    RequestedAnswer, UpgradeBody,
 };
-use crate::http::locks::{CheckQuery, GetQuery, GraphQuery, ListQuery};
+use crate::http::locks::{CheckQuery, GetQuery, GraphQuery, HolderQuery, ListQuery};
 use crate::http::openapi::operation::Operation;
 use crate::http::openapi::words;
 use crate::http::problem::Code;
@@ -52,6 +52,11 @@ fn changes() -> Vec<Operation> {
                 json!({"session": SESSION, "wait_ms": 5000, "note": "nightly report"}),
             )
             .answers::<GrantAnswer<'_>>(StatusCode::OK, "The lock is granted.", grant("exclusive"))
+            .answers::<QueuedAnswer<'_>>(
+                StatusCode::ACCEPTED,
+                "Only with `\"wait\": \"queue\"`: the lock is not free, and this is the place in the queue.",
+                json!({"lock": "orders/42", "holder": HOLDER, "position": 1}),
+            )
             .fails(&OF_SESSION)
             .fails(&WAITS)
             .fails(&NEW_CONTENDER)
@@ -137,6 +142,19 @@ fn reads() -> Vec<Operation> {
         .with_words::<words::MostContenders>()
         .answers::<LockAnswer<'_>>(StatusCode::OK, "The lock.", lock())
         .fails(&[Code::NoLock, Code::Forbidden])
+        .fails(&FRESH),
+        one(Operation::get(
+            "/v1/locks/{name}/holders/{holder}",
+            "awaitGrant",
+            "Waits for the grant of a contender in the queue",
+        ))
+        .describe("For a place that was taken with `\"wait\": \"queue\"`. The wait has no influence on the place. Needs the right to lock or to read the lock.")
+        .names::<words::Holder>("holder", "Which contender.", json!(HOLDER))
+        .query_parameters::<HolderQuery>(&[])
+        .with_words::<words::GrantWaitMs>()
+        .answers::<GrantAnswer<'_>>(StatusCode::OK, "The contender holds the lock.", grant("exclusive"))
+        .answers_nothing("The time is over, and the contender still waits.")
+        .fails(&[Code::HolderGone, Code::Forbidden])
         .fails(&FRESH),
         one(Operation::get(
             "/v1/locks/{name}/check",
