@@ -69,11 +69,19 @@ pub enum Bug {
     WaitOutlivesRight = 28,
     /// A waiter is granted its lock although its session has ended, as long as no entry has removed it.
     GrantWhileEnding = 29,
+    /// A lease lives on after its contender was removed.
+    LeaseWithoutLock = 30,
+    /// Only the node that leads at the grant counts the maximum time of a hold, so after a change of leaders the hold does not end.
+    HoldOutlivesBound = 31,
+    /// The minimum time of a hold holds only if the lock was free at the call: a waiter's lock is granted again at once.
+    MinHoldOfWaiters = 32,
+    /// A place in the queue that belongs to a session or lease is withdrawn when the request for it is over.
+    PlaceOfRequest = 33,
 }
 
 impl Bug {
     /// All of them, by number.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 33] = [
         Self::UnsyncedLog,
         Self::UnsyncedVote,
         Self::StaleRead,
@@ -103,6 +111,10 @@ impl Bug {
         Self::CountedStarts,
         Self::WaitOutlivesRight,
         Self::GrantWhileEnding,
+        Self::LeaseWithoutLock,
+        Self::HoldOutlivesBound,
+        Self::MinHoldOfWaiters,
+        Self::PlaceOfRequest,
     ];
 
     /// The bug with this number.
@@ -156,6 +168,6 @@ mod tests {
             assert_eq!(Bug::numbered(bug as u8), Some(bug));
         }
         assert_eq!(Bug::numbered(0), None);
-        assert_eq!(Bug::numbered(30), None);
+        assert_eq!(Bug::numbered(34), None);
     }
 }

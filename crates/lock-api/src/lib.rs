@@ -79,4 +79,4 @@ pub mod locks;
 
 pub mod http;
 
-pub use locks::{LockError, LockPage, Locks, WaitFor};
+pub use locks::{Lease, LeaseStatus, Leased, LockError, LockPage, Locks, PlaceOutcome, WaitFor};

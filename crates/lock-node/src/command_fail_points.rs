@@ -31,9 +31,9 @@ pub(crate) fn applying(command: &Command) {
         Command::Access(_)
         | Command::Mirror(_)
         | Command::RecordSilence { .. }
-        | Command::NoteHeartbeats { .. }
-        | Command::RenewLease { .. } => {}
-        Command::ReleaseLease { .. } => fail_step!("apply::before_release"),
+        | Command::NoteHeartbeats { .. } => {}
+        Command::RenewLease { .. } => fail_step!("apply::before_renew_lease"),
+        Command::ReleaseLease { .. } => fail_step!("apply::before_release_lease"),
     }
 }
 
@@ -54,8 +54,7 @@ fn locking(step: &LockCommand) {
         LockCommand::Revoke { .. } => fail_step!("apply::before_revoke"),
         LockCommand::AnswerRevoke { .. } => fail_step!("apply::before_answer_revoke"),
         LockCommand::CountDelays { .. } => fail_step!("apply::before_count_delays"),
-        // No client of the runs bounds its holds.
-        LockCommand::EndHolds { .. } => {}
+        LockCommand::EndHolds { .. } => fail_step!("apply::before_end_holds"),
     }
 }
 

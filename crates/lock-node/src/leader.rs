@@ -476,7 +476,9 @@ pub async fn tend<P, F>(
             });
         }
         let due = match replica.sessions.leading_term() {
-            Some(term) if commands() >= LEASES => Some((term, replica.holds.take_due(now))),
+            Some(term) if commands() >= LEASES => {
+                Some((term, replica.holds.take_due(now, replica.read().time_ms())))
+            }
             _ => None,
         };
         if let Some((term, holders)) = due.filter(|(_, holders)| !holders.is_empty()) {

@@ -144,13 +144,16 @@ impl Summary {
             sum(|report| report.simulated_ms) as f64 / 1000.0,
         );
         println!(
-            "  {} leaders, {} entries applied, {} positions, {} acknowledged calls, {} holds, {} sessions expired, \
+            "  {} leaders, {} entries applied, {} positions, {} acknowledged calls, {} holds, {} leases, \
+         {} holds ended by their maximum time, {} sessions expired, \
              {} watches fired, {} states from snapshots, {} disks rolled back, {} nodes rejected for it",
             sum(|report| report.coverage.leaders),
             sum(|report| report.coverage.applied),
             sum(|report| report.coverage.positions),
             sum(|report| report.coverage.acknowledged),
             sum(|report| report.coverage.holds),
+            sum(|report| report.coverage.leases),
+            sum(|report| report.coverage.ended_by_bound),
             sum(|report| report.coverage.expired),
             sum(|report| report.coverage.fired),
             sum(|report| report.coverage.snapshots),

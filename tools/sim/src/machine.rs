@@ -367,7 +367,7 @@ impl Machine {
         } else {
             process.frozen += now - since;
             // By the node's own clock, what it had in hand looks younger than it is.
-            self.ledger.borrow_mut().prompt.passed(now - since, false);
+            self.ledger.borrow_mut().passed(now - since, false);
         }
         self.settle();
     }
@@ -415,7 +415,12 @@ impl Machine {
     pub fn request(&mut self, client: ClientId, op: OpId, ask: ClientRequest) {
         let now = self.now();
         let Some(process) = &mut self.process else { return };
-        if let ClientRequest::Heartbeat(session) = ask {
+        let renewed = match &ask {
+            ClientRequest::Heartbeat(session) => Some(*session),
+            ClientRequest::RenewLease { lease, .. } => Some(lease.session),
+            _ => None,
+        };
+        if let Some(session) = renewed {
             match process.paused_at {
                 Some(_) => process.unread_heartbeats.push(session),
                 None => self.ledger.borrow_mut().prompt.note_activity(session, now),

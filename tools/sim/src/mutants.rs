@@ -12,7 +12,7 @@ use crate::policies::Operator;
 use crate::stopwatch::Stopwatch;
 
 /// Bugs that the simulation has to find.
-pub const DETECTABLE: [Bug; 23] = [
+pub const DETECTABLE: [Bug; 27] = [
     Bug::UnsyncedLog,
     Bug::UnsyncedVote,
     Bug::StaleRead,
@@ -36,6 +36,10 @@ pub const DETECTABLE: [Bug; 23] = [
     Bug::TrustedReturn,
     Bug::CountedStarts,
     Bug::WaitOutlivesRight,
+    Bug::LeaseWithoutLock,
+    Bug::HoldOutlivesBound,
+    Bug::MinHoldOfWaiters,
+    Bug::PlaceOfRequest,
 ];
 
 /// Bugs that cost an election in a cluster whose nodes only stall; searched for in such runs.
@@ -47,7 +51,7 @@ const STALL_BUGS: [Bug; 2] = [Bug::FixedPatience, Bug::MutedByPause];
 fn can_show(bug: Bug, plan: &Plan) -> bool {
     match bug {
         Bug::HeartbeatAge => plan.is_gentle && plan.kinds.contains(&Kind::HeldUp),
-        Bug::SilenceForgotten => plan.is_gentle,
+        Bug::SilenceForgotten | Bug::HoldOutlivesBound => plan.is_gentle,
         Bug::TrustedReturn | Bug::CountedStarts => plan.kinds.contains(&Kind::OldImage),
         Bug::WaitOutlivesRight => Operator::draw(plan.seed).is_some(),
         _ => true,

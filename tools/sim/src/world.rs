@@ -313,7 +313,7 @@ impl World {
                 let is_running =
                     self.machines[before].is_running() && self.machines[before].boot_count() == boots;
                 let lost = !handed_over || !is_running || now < self.watch.broken_until;
-                ledger.prompt.leader_changed(lost);
+                ledger.leader_changed(lost);
             }
             self.watch.leader = Some(leader);
             self.watch.term = term;
@@ -326,7 +326,7 @@ impl World {
         // A leader that hands over accepts no commands until its successor leads.
         let hands_over = self.machines.iter().any(Machine::moves_leader);
         let is_whole = has_majority && !hands_over && now >= self.watch.broken_until;
-        ledger.prompt.passed(MILLI, is_whole);
+        ledger.passed(MILLI, is_whole);
         if self.ticks.is_multiple_of(SESSIONS_EVERY) {
             ledger.check_sessions(now);
         }

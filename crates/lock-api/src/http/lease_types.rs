@@ -44,7 +44,7 @@ pub struct RenewBody {
     /// New time to live. Absent: the old one.
     #[schema(value_type = Option<words::LeaseTtlMs>)]
     pub ttl_ms: Option<u64>,
-    /// Id of the request. Not needed: the repetition of a renewal has the effect of one.
+    /// Id of the request, for one that changes the time to live: without it a copy that arrives late takes a later change back.
     #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }

@@ -31,9 +31,10 @@ pub async fn renew(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) 
     let config = api.config();
     let bytes = read_body(body, config.max_body_bytes, config.body_timeout).await?;
     let RenewBody { ttl_ms, request_id } = parse(&bytes)?;
-    peer.request_id(request_id)?;
+    let request_id = peer.request_id(request_id)?;
     let ttl = ttl_ms.map(Duration::from_millis);
-    let lease = locks_of(&api, &peer).renew_lease(target(&uri)?, ttl).await?;
+    let locks = locks_of(&api, &peer);
+    let lease = locks.renew_lease(target(&uri)?, ttl, request_id).await?;
     Ok(ok(&LeaseAnswer::from(&lease)))
 }
 

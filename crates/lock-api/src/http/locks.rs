@@ -10,7 +10,7 @@ use axum::http::{Method, StatusCode, Uri};
 use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::IntoParams;
-use znode_store::{ContenderState, Downgraded, Grant, LockName, Place, Right, SessionId, View, Zxid};
+use znode_store::{Downgraded, Grant, LockName, Right, SessionId, View, Zxid};
 
 use super::audit;
 use super::auth::{RevocationWatch, while_allowed};
@@ -122,7 +122,7 @@ async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerR
         Requester::Session(session) => {
             let started = locks.begin_acquire(session, wish, bounds, wait, request_id, retry);
             let started = started.await?;
-            if is_queued && let Some(place) = place_of(api, &started) {
+            if is_queued && let Some(place) = locks.place_of(&started) {
                 started.stay_in_queue();
                 return Ok(json(StatusCode::ACCEPTED, &QueuedAnswer::new(&place, None)));
             }
@@ -133,7 +133,7 @@ async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerR
             let begun = Instant::now();
             let started = locks.begin_lease(ttl, wish, bounds, wait, request_id, retry);
             let (lease, started) = started.await?;
-            if is_queued && let Some(place) = place_of(api, &started) {
+            if is_queued && let Some(place) = locks.place_of(&started) {
                 started.stay_in_queue();
                 let expires_in = lease.timeout.saturating_sub(begun.elapsed());
                 let answer = QueuedAnswer::new(&place, Some((lease_text(&lease.key), expires_in)));
@@ -147,15 +147,6 @@ async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerR
                 &GrantAnswer::from(&grant).with_lease(lease_text(&lease.key), expires_in)
             ))
         }
-    }
-}
-
-/// Returns the place of a call in the queue; `None` if its contender has been granted the lock or is gone.
-fn place_of(api: &Api, started: &Started) -> Option<Place> {
-    let (lock, holder) = started.queued_contender()?;
-    match api.node.read(|store| store.contender_state(lock, holder)) {
-        Some(ContenderState::Waits(place)) => Some(place),
-        _ => None,
     }
 }
 

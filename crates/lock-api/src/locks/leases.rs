@@ -6,12 +6,12 @@ use std::time::Duration;
 use lock_node::HeartbeatError;
 use tokio::time::Instant;
 use znode_store::{
-    Command, HoldBounds, LeaseKey, LeaseView, LockCommand, LockWish, Password, Refusal, Reply, Request,
-    RequestId, SessionFate, SessionId,
+    Command, ContenderState, HoldBounds, LeaseContender, LeaseKey, LeaseView, LockCommand, LockWish,
+    Password, Place, Refusal, Reply, Request, RequestId, SessionFate, SessionId,
 };
 
 use super::call::{CallKind, Lease};
-use super::{LockError, Locks, Started, WaitFor, may_wait};
+use super::{LockError, Locks, Started, WaitFor, may_wait, only};
 
 /// Renewals of a lease in the time in which it would end. A call that waits on a connection renews its lease itself.
 const RENEWALS_PER_TIMEOUT: u32 = 3;
@@ -28,7 +28,76 @@ pub struct LeaseStatus {
     pub expires_in: Option<Duration>,
 }
 
+/// Result of an acquire by a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leased {
+    /// The lease.
+    pub lease: Lease,
+    /// The grant, or the place in the queue.
+    pub contender: LeaseContender,
+    /// Minimum time until the lease ends.
+    pub expires_in: Duration,
+}
+
 impl Locks {
+    /// Acquires a lock by a lease of its own, which lives for `ttl` after each renewal, within the bounds of the configuration. While
+    /// the call waits, it renews the lease. A call that fails leaves nothing behind.
+    pub async fn acquire_lease(
+        &self,
+        ttl: Duration,
+        wish: LockWish,
+        bounds: HoldBounds,
+        wait: WaitFor,
+        request_id: Option<RequestId>,
+        retry: u16,
+    ) -> Result<Leased, LockError> {
+        let begun = Instant::now();
+        let started = self.begin_lease(ttl, wish, bounds, wait, request_id, retry);
+        let (lease, started) = started.await?;
+        let (grants, renewed) = self.keep_while(&lease, begun, started.granted()).await?;
+        Ok(Leased {
+            lease,
+            contender: LeaseContender::Holds(only(grants)?),
+            expires_in: lease.timeout.saturating_sub(renewed.elapsed()),
+        })
+    }
+
+    /// Acquires a lock by a lease as [`Locks::acquire_lease`] does, but does not wait: the lease may have a place in the queue, and
+    /// keeps it as long as it is renewed. [`Locks::wait_for_grant`] waits for the grant.
+    pub async fn queue_for_lease(
+        &self,
+        ttl: Duration,
+        wish: LockWish,
+        bounds: HoldBounds,
+        request_id: Option<RequestId>,
+        retry: u16,
+    ) -> Result<Leased, LockError> {
+        let begun = Instant::now();
+        let started = self.begin_lease(ttl, wish, bounds, WaitFor::Forever, request_id, retry);
+        let (lease, started) = started.await?;
+        let contender = match self.place_of(&started) {
+            Some(place) => {
+                started.stay_in_queue();
+                LeaseContender::Waits(place)
+            }
+            None => LeaseContender::Holds(only(started.granted().await?)?),
+        };
+        Ok(Leased {
+            lease,
+            contender,
+            expires_in: lease.timeout.saturating_sub(begun.elapsed()),
+        })
+    }
+
+    /// Returns the place of a call in the queue; `None` if its contender has been granted the lock or is gone.
+    pub(crate) fn place_of(&self, started: &Started) -> Option<Place> {
+        let (lock, holder) = started.queued_contender()?;
+        match self.shared.node.read(|store| store.contender_state(lock, holder)) {
+            Some(ContenderState::Waits(place)) => Some(place),
+            _ => None,
+        }
+    }
+
     /// Opens a lease and acquires its lock, or enters the queue, in one command. A refused call leaves nothing behind.
     pub(crate) async fn begin_lease(
         &self,
@@ -110,26 +179,34 @@ impl Locks {
         })
     }
 
-    /// Renews a lease, with another timeout if `ttl` names one.
-    pub async fn renew_lease(&self, key: LeaseKey, ttl: Option<Duration>) -> Result<LeaseStatus, LockError> {
+    /// Renews a lease, with another timeout if `ttl` names one. Such a change should have a request id: without it a copy of the request
+    /// that arrives late takes a later change back.
+    pub async fn renew_lease(
+        &self,
+        key: LeaseKey,
+        ttl: Option<Duration>,
+        request_id: Option<RequestId>,
+    ) -> Result<LeaseStatus, LockError> {
         let view = self.known_lease(&key).await?;
         let node = &self.shared.node;
         let begun = Instant::now();
-        let timeout_ms = ttl.map_or(view.timeout_ms, |ttl| node.lease_timeout_ms(ttl));
-        let timeout = match timeout_ms == view.timeout_ms {
-            true => node.heartbeat(key.session).await.map_err(|error| match error {
-                HeartbeatError::Unavailable(unavailable) => LockError::Unavailable(unavailable),
-                HeartbeatError::SessionEnded | HeartbeatError::NoSession => Refusal::LeaseExpired.into(),
-            })?,
-            false => {
-                let lease = key;
-                let command = Command::RenewLease { lease, timeout_ms };
-                self.propose_for_lease(command, None).await?;
-                Duration::from_millis(u64::from(timeout_ms))
-            }
+        let wanted = ttl.map(|ttl| Duration::from_millis(node.lease_timeout_ms(ttl).into()));
+        let known = Duration::from_millis(view.timeout_ms.into());
+        let current = match wanted.is_none_or(|wanted| wanted == known) {
+            true => node.heartbeat(key.session).await.map_err(as_end_of_lease)?,
+            false => known,
         };
+        // The leader may know of another change.
+        let changed = wanted.filter(|wanted| *wanted != current);
+        if let Some(wanted) = changed {
+            let timeout_ms = wanted.as_millis().try_into().unwrap_or(u32::MAX);
+            let lease = key;
+            let command = Command::RenewLease { lease, timeout_ms };
+            self.propose_for_lease(command, request_id).await?;
+        }
         // The lock may have been granted meanwhile.
         let view = node.read(|store| store.lease(&key));
+        let timeout = changed.unwrap_or(current);
         Ok(LeaseStatus {
             view: view.ok_or(Refusal::LeaseExpired)?,
             expires_in: Some(timeout.saturating_sub(begun.elapsed())),
@@ -174,6 +251,13 @@ impl Locks {
             command,
         };
         Ok(self.shared.node.propose(request).await?.outcome?)
+    }
+}
+
+fn as_end_of_lease(error: HeartbeatError) -> LockError {
+    match error {
+        HeartbeatError::Unavailable(unavailable) => LockError::Unavailable(unavailable),
+        HeartbeatError::SessionEnded | HeartbeatError::NoSession => Refusal::LeaseExpired.into(),
     }
 }
 

@@ -35,7 +35,7 @@ pub use call::Lease;
 use call::{CallKind, LockCall, WaitTerms};
 pub use clean_up::GRANTED_GRACE;
 pub use error::{LockError, LockHistoryError};
-pub use leases::LeaseStatus;
+pub use leases::{LeaseStatus, Leased};
 pub use places::PlaceOutcome;
 use random_ids::IdGenerator;
 pub use reads::LockPage;

@@ -204,7 +204,10 @@ impl Replica {
             // Also if the session was opened by an earlier request with the same id: the retry counts from then on.
             Ok(Reply::SessionOpened { session, .. }) => heard(*session),
             Ok(Reply::Leased { lease, .. }) => heard(lease.session),
-            Ok(Reply::LeaseRenewed { session, timeout_ms }) => {
+            // A late copy of a renewal changes nothing.
+            Ok(Reply::LeaseRenewed { session, timeout_ms })
+                if store.session_heard_at(*session) == Some(position) =>
+            {
                 let timeout = Duration::from_millis(u64::from(*timeout_ms));
                 self.sessions.opened(*session, timeout, now);
             }
@@ -219,9 +222,11 @@ impl Replica {
                 }
                 Event::SessionReconnected { session, .. } => heard(*session),
                 Event::SessionEnded { session, .. } => self.sessions.ended(*session),
-                Event::HoldBegan(hold) => {
+                Event::HoldBegan(hold)
+                    if !planted::is(Bug::HoldOutlivesBound) || self.sessions.leading_term().is_some() =>
+                {
                     if let Some(bounded) = store.bounded_hold(&hold.lock, &hold.holder) {
-                        self.holds.began(bounded, now, self.clock.now_ms());
+                        self.holds.began(bounded, now);
                     }
                 }
                 Event::HoldEnded { hold, how, .. } if *how != ContenderEnd::Upgraded => {
@@ -257,8 +262,7 @@ impl Replica {
             #[cfg(feature = "simulation")]
             crate::simulation::ask(|host| host.replaced(at.into(), &store));
             self.sessions.replaced();
-            self.holds
-                .replaced(store.bounded_holds(), Instant::now(), self.clock.now_ms());
+            self.holds.replaced(store.bounded_holds(), Instant::now());
             before
         };
         self.calls.lose_sent();
@@ -342,7 +346,7 @@ impl ReplicatedState for Replica {
                 self.follow(&applied, on_record, now, &store);
                 #[cfg(feature = "simulation")]
                 crate::simulation::ask(|host| {
-                    if let Some(session) = asking.or(opened_session(&applied)) {
+                    if let Some(session) = asking.or(renewed_session(&applied)) {
                         host.note_activity(applied.position, session);
                     }
                     host.command_applied(at.into(), applied.position, &applied.events, &store);
@@ -440,11 +444,11 @@ impl Holders for Replica {
     }
 }
 
-/// Returns the session or lease that a command has opened, or that an earlier request with the same id has.
+/// Returns the session or lease that a command has opened or renewed, or that an earlier request with the same id has.
 #[cfg(feature = "simulation")]
-fn opened_session(applied: &Applied) -> Option<SessionId> {
+fn renewed_session(applied: &Applied) -> Option<SessionId> {
     match applied.outcome {
-        Ok(Reply::SessionOpened { session, .. }) => Some(session),
+        Ok(Reply::SessionOpened { session, .. } | Reply::LeaseRenewed { session, .. }) => Some(session),
         Ok(Reply::Leased { lease, .. }) => Some(lease.session),
         _ => None,
     }

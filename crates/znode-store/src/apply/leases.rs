@@ -1,5 +1,7 @@
 //! Lives of leases: renewals, releases, and ends. A lease begins with its acquire (`locks/acquire.rs`).
 
+use fault_injection::planted::{self, Bug};
+
 use crate::apply::context::Context;
 use crate::apply::locks::contenders;
 use crate::apply::session_life::end_session;
@@ -25,6 +27,22 @@ pub(crate) fn renew_lease(
     Ok(Reply::LeaseRenewed { session, timeout_ms })
 }
 
+/// The renewal of a lease was sent again under its request id; `first` is what it was answered then. The copy renews the lease again, as its
+/// client counts from the sending of this copy. It does not if another renewal has changed the timeout since: then the copy was late.
+pub(crate) fn repeat_renewal(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    lease: &LeaseKey,
+    timeout_ms: u32,
+    first: Outcome,
+) -> Outcome {
+    match store.sessions.lease(lease) {
+        Some(session) if session.timeout_ms == timeout_ms => renew_lease(store, cx, lease, timeout_ms),
+        Some(_) => first,
+        None => Err(Refusal::LeaseExpired),
+    }
+}
+
 /// Ends the leases whose contenders the command removed, for whatever reason.
 pub(crate) fn end_leases(store: &mut Store, cx: &mut Context<'_>) {
     for session in core::mem::take(&mut cx.ended_leases) {
@@ -35,7 +53,8 @@ pub(crate) fn end_leases(store: &mut Store, cx: &mut Context<'_>) {
 /// Ends a lease whose contender is gone. A session that ended together with its contender is skipped.
 fn end_lease(store: &mut Store, cx: &mut Context<'_>, session: SessionId) {
     let state = store.sessions.get(session);
-    if state.is_some_and(|state| state.ending.is_none() && state.ephemerals.is_empty()) {
+    let is_over = state.is_some_and(|state| state.ending.is_none() && state.ephemerals.is_empty());
+    if is_over && !planted::is(Bug::LeaseWithoutLock) {
         end_session(store, cx, session, false);
     }
 }

@@ -139,6 +139,9 @@ fn answer(store: &mut Store, cx: &mut Context<'_>, request: Request) -> Outcome 
             (None, Command::Lock(LockCommand::AcquireBounded { attempt, .. })) => {
                 return acquire::repeat_acquire_lease(store, cx, &request_id, *attempt, first);
             }
+            (None, Command::RenewLease { lease, timeout_ms }) => {
+                return leases::repeat_renewal(store, cx, lease, *timeout_ms, first);
+            }
             (Some(session), Command::Lock(LockCommand::Upgrade { lock, attempt, .. })) => {
                 return modes::repeat_upgrade(store, cx, session, &request_id, lock, *attempt, first);
             }

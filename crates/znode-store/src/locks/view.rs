@@ -123,7 +123,7 @@ pub struct LeaseView {
     pub note: Arc<str>,
 }
 
-/// A hold whose time is bounded.
+/// A hold with bounds in time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BoundedHold {
     /// The lock.
@@ -132,8 +132,8 @@ pub struct BoundedHold {
     pub holder: HolderId,
     /// Time of the grant in milliseconds since 1970.
     pub granted_ms: u64,
-    /// Maximum time of the hold.
-    pub max_ms: u32,
+    /// The bounds.
+    pub bounds: HoldBounds,
 }
 
 /// Lock that is closed for a lock-delay, because its holder was lost uncleanly.

@@ -273,23 +273,23 @@ impl Store {
         })
     }
 
-    /// Returns the hold of a contender if it has a maximum time.
+    /// Returns the hold of a contender if it has bounds in time.
     pub fn bounded_hold(&self, lock: &LockName, holder: &str) -> Option<BoundedHold> {
         let found = match self.locks.has_bounded() {
             true => self.contender(lock, holder)?,
             false => return None,
         };
         let record = found.record.as_ref()?;
-        let (max_ms, granted_ms) = (record.bounds.max_ms, record.granted_ms?);
-        (max_ms > 0 && found.queue_position == QueuePosition::Holds).then(|| BoundedHold {
+        let (bounds, granted_ms) = (record.bounds, record.granted_ms?);
+        (bounds.is_some() && found.queue_position == QueuePosition::Holds).then(|| BoundedHold {
             lock: lock.clone(),
             holder: holder.into(),
             granted_ms,
-            max_ms,
+            bounds,
         })
     }
 
-    /// Returns all holds that have a maximum time.
+    /// Returns all holds that have bounds in time.
     pub fn bounded_holds(&self) -> Vec<BoundedHold> {
         let bounded = self.locks.bounded();
         bounded

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use lock_api::{LockError, Locks, WaitFor};
+use lock_api::{LeaseStatus, LockError, Locks, PlaceOutcome, WaitFor};
 use lock_node::znode_watch::WatchKind;
 use lock_node::{HeartbeatError, Node, OpenSessionError, ProposeError};
 use znode_store::{Command, Identities, Refusal, Request, RequestId, SessionId};
 
-use super::{ClientId, ClientRequest, ClientResponse, OpId};
+use super::{ClientId, ClientRequest, ClientResponse, LeaseWait, OpId};
 use crate::agenda::Event;
 use crate::network::{Network, Shared};
 use crate::time::{MILLI, Micros};
@@ -25,7 +25,10 @@ pub fn send(network: &mut Network, machine: usize, client: ClientId, op: OpId, a
     // never makes.
     let may_be_copied = !matches!(
         ask,
-        ClientRequest::Acquire { .. } | ClientRequest::Upgrade { .. } | ClientRequest::Watch { .. }
+        ClientRequest::Acquire { .. }
+            | ClientRequest::AcquireLease { .. }
+            | ClientRequest::Upgrade { .. }
+            | ClientRequest::Watch { .. }
     );
     if may_be_copied && network.copies_of_client() {
         let (delay, ask) = (network.client_delay() + network.within(LATEST_COPY), ask.clone());
@@ -108,6 +111,63 @@ pub async fn perform(node: &Node, locks: &Locks, ask: ClientRequest, network: &S
             };
             granted.map_or_else(Into::into, ClientResponse::Granted)
         }
+        ClientRequest::AcquireLease {
+            wish,
+            bounds,
+            ttl_ms,
+            wait,
+            request_id,
+            retry,
+        } => {
+            let (ttl, id) = (Duration::from_millis(ttl_ms), Some(request_id));
+            let leased = match wait {
+                LeaseWait::Queue => locks.queue_for_lease(ttl, wish, bounds, id, retry).await,
+                LeaseWait::Try => {
+                    locks
+                        .acquire_lease(ttl, wish, bounds, WaitFor::Try, id, retry)
+                        .await
+                }
+                LeaseWait::For(ms) => {
+                    let wait = WaitFor::For(Duration::from_millis(ms));
+                    locks.acquire_lease(ttl, wish, bounds, wait, id, retry).await
+                }
+            };
+            let lives_from = (!matches!(wait, LeaseWait::For(_))).then_some(now);
+            leased.map_or_else(Into::into, |leased| ClientResponse::Leased(leased, lives_from))
+        }
+        ClientRequest::AwaitGrant {
+            contender: (lock, holder),
+            wait_ms,
+        } => {
+            let time = Duration::from_millis(wait_ms);
+            match locks.wait_for_grant(&lock, &holder, time).await {
+                Ok(PlaceOutcome::Granted(grant)) => ClientResponse::Granted(vec![grant]),
+                Ok(PlaceOutcome::Waits) => ClientResponse::StillWaits,
+                Ok(PlaceOutcome::Gone(_)) => ClientResponse::Gone,
+                Err(error) => error.into(),
+            }
+        }
+        ClientRequest::RenewLease {
+            lease,
+            ttl_ms,
+            request_id,
+        } => {
+            let ttl = ttl_ms.map(Duration::from_millis);
+            match locks.renew_lease(lease, ttl, Some(request_id)).await {
+                Ok(LeaseStatus { expires_in, .. }) => {
+                    let lives = expires_in.expect("it was just renewed");
+                    ClientResponse::LeaseRenewed(lease.session, now, micros(lives))
+                }
+                Err(error) => of_lease(error, lease.session),
+            }
+        }
+        ClientRequest::ReleaseLease { lease, request_id } => {
+            let released = locks.release_lease(lease, Some(request_id)).await;
+            released.map_or_else(
+                |error| of_lease(error, lease.session),
+                |()| ClientResponse::Released,
+            )
+        }
         ClientRequest::Release {
             session,
             mut holders,
@@ -184,6 +244,14 @@ pub async fn perform(node: &Node, locks: &Locks, ask: ClientRequest, network: &S
                 }
             }
         }
+    }
+}
+
+/// Reports the end of a lease as that of its session.
+fn of_lease(error: LockError, session: SessionId) -> ClientResponse {
+    match error {
+        LockError::Refused(Refusal::LeaseExpired) => ClientResponse::Ended(session),
+        other => other.into(),
     }
 }
 

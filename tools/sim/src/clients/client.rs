@@ -5,10 +5,14 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use znode_store::{Downgraded, Grant, LockMode, Refusal, Reply, RequestId, SessionId};
+use lock_api::Leased;
+use znode_store::{
+    Downgraded, Grant, HolderId, LeaseContender, LeaseKey, LockMode, LockName, Refusal, Reply, RequestId,
+    SessionId,
+};
 
 use super::tasks::{self, Task};
-use super::{ClientId, ClientRequest, ClientResponse, OpId, send};
+use super::{ClientId, ClientRequest, ClientResponse, LeaseWait, OpId, send};
 use crate::agenda::Event;
 use crate::clients::messages::ClientTimer;
 use crate::dice::Dice;
@@ -49,16 +53,35 @@ struct Current {
     replacements: u64,
 }
 
+/// Lease of a client, beside its session.
+struct HeldLease {
+    key: LeaseKey,
+    contender: (LockName, HolderId),
+    is_granted: bool,
+}
+
 #[derive(Clone)]
 enum Action {
     Open,
     Setup,
     Task(Task),
     Guarded(Vec<znode_store::Op>),
-    Upgrade { held: Grant, wait_ms: u64 },
+    Upgrade {
+        held: Grant,
+        wait_ms: u64,
+    },
     Downgrade(Grant, Downgraded),
     Release,
     Close,
+    AwaitGrant {
+        contender: (LockName, HolderId),
+        wait_ms: u64,
+    },
+    RenewLease {
+        lease: LeaseKey,
+        ttl_ms: Option<u64>,
+    },
+    ReleaseLease(LeaseKey),
 }
 
 /// Client of the simulation.
@@ -69,6 +92,7 @@ pub struct Client {
     dice: Dice,
     session: Option<Session>,
     holding: Vec<Grant>,
+    lease: Option<HeldLease>,
     current: Option<Current>,
     heartbeats: BTreeMap<OpId, SessionId>,
     /// Time before which it begins nothing.
@@ -96,6 +120,7 @@ impl Client {
             dice,
             session: None,
             holding: Vec::new(),
+            lease: None,
             current: None,
             heartbeats: BTreeMap::new(),
             still_until: 0,
@@ -148,8 +173,11 @@ impl Client {
                     let held = held.clone();
                     self.with(held)
                 }
+                None if self.lease.is_some() && self.dice.chance(700) => self.with_lease(),
                 None => match tasks::draw(&mut self.dice, self.id) {
                     Task::Close => Action::Close,
+                    // One at a time.
+                    Task::Lease { .. } if self.lease.is_some() => self.with_lease(),
                     task => Action::Task(task),
                 },
             },
@@ -187,6 +215,29 @@ impl Client {
         }
     }
 
+    /// Draws the next action with a lease. Some are forgotten, and expire.
+    fn with_lease(&mut self) -> Action {
+        let held = self.lease.as_ref().expect("it has a lease");
+        let (lease, contender) = (held.key, held.contender.clone());
+        match (self.dice.between(0..10), held.is_granted) {
+            (0..5, false) => Action::AwaitGrant {
+                contender,
+                wait_ms: self.dice.between(0..800),
+            },
+            (0..2, true) => Action::ReleaseLease(lease),
+            (2, true) | (5, false) => {
+                let ttl_ms = Some(self.dice.between(2_000..6_000));
+                Action::RenewLease { lease, ttl_ms }
+            }
+            (9, false) => Action::ReleaseLease(lease),
+            (8, _) => {
+                self.lease = None;
+                Action::Task(Task::Read(tasks::draw_register(&mut self.dice)))
+            }
+            _ => Action::RenewLease { lease, ttl_ms: None },
+        }
+    }
+
     /// Sends the current request to a node.
     fn attempt(&mut self, world: &Environment) {
         let op = self.next_op();
@@ -203,10 +254,33 @@ impl Client {
         current.replacements = world.ledger.borrow().watches.replacements(machine);
         let patience = match &current.action {
             Action::Task(Task::Acquire { wait_ms, .. }) => wait_ms.unwrap_or_default(),
-            Action::Task(Task::Watch { wait_ms, .. }) | Action::Upgrade { wait_ms, .. } => *wait_ms,
+            Action::Task(Task::Lease {
+                wait: LeaseWait::For(wait_ms),
+                ..
+            })
+            | Action::Task(Task::Watch { wait_ms, .. })
+            | Action::AwaitGrant { wait_ms, .. }
+            | Action::Upgrade { wait_ms, .. } => *wait_ms,
             _ => 0,
         };
         let patience = patience * MILLI + self.dice.between(100..1_500) * MILLI;
+        match &ask {
+            // It may be applied from now on, whether it is answered or not.
+            ClientRequest::RenewLease {
+                lease,
+                ttl_ms: Some(ttl_ms),
+                ..
+            } => {
+                let mut ledger = world.ledger.borrow_mut();
+                ledger
+                    .sessions
+                    .may_shorten(lease.session, current.sent, ttl_ms * MILLI);
+            }
+            ClientRequest::ReleaseLease { lease, .. } => {
+                world.ledger.borrow_mut().leases.released(lease.session)
+            }
+            _ => {}
+        }
         let mut network = world.network.lock();
         send(&mut network, machine, self.id, op, ask);
         network
@@ -236,6 +310,26 @@ impl Client {
                 request_id,
                 retry,
             },
+            Action::Task(Task::Lease {
+                wish,
+                bounds,
+                ttl_ms,
+                wait,
+            }) => ClientRequest::AcquireLease {
+                wish,
+                bounds,
+                ttl_ms,
+                wait,
+                request_id,
+                retry,
+            },
+            Action::AwaitGrant { contender, wait_ms } => ClientRequest::AwaitGrant { contender, wait_ms },
+            Action::RenewLease { lease, ttl_ms } => ClientRequest::RenewLease {
+                lease,
+                ttl_ms,
+                request_id,
+            },
+            Action::ReleaseLease(lease) => ClientRequest::ReleaseLease { lease, request_id },
             Action::Task(Task::Write(ops)) | Action::Guarded(ops) => ClientRequest::Write {
                 session: Some(session?),
                 ops,
@@ -289,6 +383,12 @@ impl Client {
         }
         let action = current.action.clone();
         self.current = None;
+        if matches!(
+            action,
+            Action::AwaitGrant { .. } | Action::RenewLease { .. } | Action::ReleaseLease(_)
+        ) {
+            self.lease = None;
+        }
         let leaves_something = matches!(
             action,
             Action::Task(Task::Acquire { .. }) | Action::Upgrade { .. } | Action::Release | Action::Close
@@ -416,6 +516,45 @@ impl Client {
                     }
                     _ => {}
                 }
+            }
+            (Action::Task(Task::Lease { .. }), ClientResponse::Leased(leased, lives_from)) => {
+                ledger.acknowledged.other();
+                let Leased {
+                    lease,
+                    contender,
+                    expires_in,
+                } = leased;
+                let session = lease.key.session;
+                let is_granted = matches!(contender, LeaseContender::Holds(_));
+                if let Some(lives_from) = lives_from {
+                    let lives = expires_in.as_micros() as Micros;
+                    ledger.note_activity(session, lives_from, lives);
+                }
+                if !is_granted {
+                    ledger.note_place(session);
+                }
+                let contender = match contender {
+                    LeaseContender::Holds(grant) => (grant.lock, grant.holder),
+                    LeaseContender::Waits(place) => (place.lock, place.holder),
+                };
+                self.lease = Some(HeldLease {
+                    key: lease.key,
+                    contender,
+                    is_granted,
+                });
+            }
+            (Action::RenewLease { .. }, ClientResponse::LeaseRenewed(session, sent, lives)) => {
+                ledger.note_activity(session, sent, lives);
+            }
+            (Action::AwaitGrant { .. }, ClientResponse::Granted(_)) => {
+                ledger.acknowledged.other();
+                if let Some(lease) = &mut self.lease {
+                    lease.is_granted = true;
+                }
+            }
+            (Action::AwaitGrant { .. }, ClientResponse::StillWaits) => {}
+            (Action::AwaitGrant { .. } | Action::RenewLease { .. } | Action::ReleaseLease(_), _) => {
+                self.lease = None
             }
             (Action::Upgrade { .. } | Action::Downgrade(..), ClientResponse::Granted(grants)) => {
                 for grant in grants {

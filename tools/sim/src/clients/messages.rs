@@ -1,7 +1,9 @@
 //! Requests of clients, the nodes' responses, and the clients' timers.
 
+use lock_api::Leased;
 use znode_store::{
-    Applied, Downgraded, Grant, HolderId, LockName, LockWish, Op, Refusal, RequestId, SessionId, ZPath, Zxid,
+    Applied, Downgraded, Grant, HoldBounds, HolderId, LeaseKey, LockName, LockWish, Op, Refusal, RequestId,
+    SessionId, ZPath, Zxid,
 };
 
 use crate::time::Micros;
@@ -43,6 +45,44 @@ pub enum ClientRequest {
         request_id: RequestId,
         /// Number of earlier attempts.
         retry: u16,
+    },
+    /// Acquires a lock by a lease.
+    AcquireLease {
+        /// The lock with its mode.
+        wish: LockWish,
+        /// Bounds of the hold.
+        bounds: HoldBounds,
+        /// Time to live.
+        ttl_ms: u64,
+        /// Wait for the lock.
+        wait: LeaseWait,
+        /// Request id.
+        request_id: RequestId,
+        /// Number of earlier attempts.
+        retry: u16,
+    },
+    /// Waits for the grant of a contender in the queue.
+    AwaitGrant {
+        /// The lock and the contender.
+        contender: (LockName, HolderId),
+        /// Maximum wait.
+        wait_ms: u64,
+    },
+    /// Renews a lease.
+    RenewLease {
+        /// The lease.
+        lease: LeaseKey,
+        /// The new time to live; `None` for the old one.
+        ttl_ms: Option<u64>,
+        /// Request id.
+        request_id: RequestId,
+    },
+    /// Releases a lease.
+    ReleaseLease {
+        /// The lease.
+        lease: LeaseKey,
+        /// Request id.
+        request_id: RequestId,
     },
     /// Releases locks.
     Release {
@@ -97,6 +137,17 @@ pub enum ClientRequest {
     },
 }
 
+/// Wait of an acquire by a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseWait {
+    /// None.
+    Try,
+    /// On the connection, for so many milliseconds.
+    For(u64),
+    /// In the queue, without a connection.
+    Queue,
+}
+
 /// Response of a node.
 #[derive(Debug, Clone)]
 pub enum ClientResponse {
@@ -106,6 +157,14 @@ pub enum ClientResponse {
     Refreshed(SessionId, Micros, Micros),
     /// The session has ended.
     Ended(SessionId),
+    /// The lease is open, and has its lock or a place in the queue. The time is that from which on it lives for its whole timeout, if known.
+    Leased(Leased, Option<Micros>),
+    /// The renewal of a lease counted: session, time at which the node began it, minimum time to live.
+    LeaseRenewed(SessionId, Micros, Micros),
+    /// The contender still waits.
+    StillWaits,
+    /// The contender is gone.
+    Gone,
     /// The locks are held.
     Granted(Vec<Grant>),
     /// The locks are released.

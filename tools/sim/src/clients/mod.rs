@@ -9,5 +9,5 @@ mod tasks;
 
 pub use self::call::{answer, perform, send};
 pub use self::client::{Client, Environment};
-pub use self::messages::{ClientId, ClientRequest, ClientResponse, OpId};
+pub use self::messages::{ClientId, ClientRequest, ClientResponse, LeaseWait, OpId};
 pub use self::tasks::{REGISTERS, UNIQUE, locks};

@@ -1,9 +1,11 @@
 //! Tasks of the clients, drawn from the seed.
 
 use znode_store::{
-    Acl, ContenderNames, CreateMode, CreatePath, Data, Grant, LockMode, LockName, LockWish, Op, ZPath,
+    Acl, ContenderNames, CreateMode, CreatePath, Data, Grant, HoldBounds, LockMode, LockName, LockWish, Op,
+    ZPath,
 };
 
+use super::LeaseWait;
 use crate::dice::Dice;
 
 /// Znodes that all clients write, read and watch.
@@ -36,6 +38,17 @@ pub enum Task {
         /// Maximum wait; `None` for a try.
         wait_ms: Option<u64>,
     },
+    /// Acquires a lock by a lease.
+    Lease {
+        /// The lock with its mode.
+        wish: LockWish,
+        /// Bounds of the hold.
+        bounds: HoldBounds,
+        /// Time to live.
+        ttl_ms: u64,
+        /// Wait for the lock.
+        wait: LeaseWait,
+    },
     /// Makes changes.
     Write(Vec<Op>),
     /// Creates a znode that is counted at the end.
@@ -56,7 +69,8 @@ pub enum Task {
 /// Draws the next task of a client that holds nothing.
 pub fn draw(dice: &mut Dice, client: u64) -> Task {
     match dice.between(0..100) {
-        0..40 => {
+        0..10 => lease(dice),
+        10..40 => {
             let mut wishes = vec![wish(dice)];
             if dice.chance(200) {
                 let other = wish(dice);
@@ -86,12 +100,39 @@ pub fn draw(dice: &mut Dice, client: u64) -> Task {
             let path = path(&format!("/mine/c{client}-{}-", dice.between(0..4)));
             Task::Write(vec![Op::Delete { path, version: -1 }])
         }
-        82..90 => Task::Read(register(dice)),
+        82..90 => Task::Read(draw_register(dice)),
         90..98 => Task::Watch {
-            path: register(dice),
+            path: draw_register(dice),
             wait_ms: dice.between(50..800),
         },
         _ => Task::Close,
+    }
+}
+
+/// Draws an acquire by a lease. A wait on the connection is so short that the node does not renew the lease meanwhile.
+fn lease(dice: &mut Dice) -> Task {
+    let mut wish = wish(dice);
+    wish.reentrant = false;
+    let ms = |dice: &mut Dice, chance, most| match dice.chance(chance) {
+        true => dice.between(1..most) as u32,
+        false => 0,
+    };
+    let bounds = HoldBounds {
+        min_ms: match wish.mode {
+            LockMode::Exclusive => ms(dice, 300, 1_500),
+            _ => 0,
+        },
+        max_ms: ms(dice, 300, 4_000),
+    };
+    Task::Lease {
+        wish,
+        bounds,
+        ttl_ms: dice.between(2_000..6_000),
+        wait: match dice.between(0..3) {
+            0 => LeaseWait::Try,
+            1 => LeaseWait::For(dice.between(20..400)),
+            _ => LeaseWait::Queue,
+        },
     }
 }
 
@@ -146,7 +187,8 @@ fn wish(dice: &mut Dice) -> LockWish {
     }
 }
 
-fn register(dice: &mut Dice) -> ZPath {
+/// Draws a znode that all clients use.
+pub fn draw_register(dice: &mut Dice) -> ZPath {
     path(dice.pick::<&str>(&REGISTERS))
 }
 
@@ -156,7 +198,7 @@ fn path(text: &str) -> ZPath {
 
 fn set(dice: &mut Dice) -> Op {
     Op::Set {
-        path: register(dice),
+        path: draw_register(dice),
         data: data(dice),
         // Some writes expect a version that the znode seldom has.
         version: if dice.chance(200) {

@@ -9,6 +9,7 @@ mod election_safety;
 mod ephemerals;
 mod equal_digests;
 mod exactly_once;
+mod leases;
 mod live_grants;
 mod log_matching;
 mod one_holder;
@@ -24,7 +25,7 @@ mod watches;
 use lock_node::simulation::Place;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
-use znode_store::{Event, LockName, SessionId, Store, Zxid};
+use znode_store::{ContenderEnd, Event, HolderId, LockName, SessionId, Store, Zxid};
 
 pub use self::acknowledged::Acknowledged;
 use self::bounded_tables::BoundedTables;
@@ -32,6 +33,7 @@ use self::election_safety::ElectionSafety;
 use self::ephemerals::Ephemerals;
 use self::equal_digests::EqualDigests;
 pub use self::exactly_once::ExactlyOnce;
+pub use self::leases::Leases;
 use self::log_matching::LogMatching;
 pub use self::prompt_expiry::{PromptExpiry, SLACK, SLACK_WITH_FAST_LINKS};
 use self::session_expiry::SessionExpiry;
@@ -60,6 +62,10 @@ pub struct Coverage {
     pub holds: u64,
     /// Expired sessions.
     pub expired: u64,
+    /// Leases.
+    pub leases: u64,
+    /// Holds that ended by their maximum time.
+    pub ended_by_bound: u64,
     /// States installed from snapshots.
     pub snapshots: u64,
     /// Acknowledged calls.
@@ -88,6 +94,10 @@ pub struct Ledger {
     pub sessions: SessionExpiry,
     /// Checks that sessions expire in time.
     pub prompt: PromptExpiry,
+    /// Leases and bounds of holds.
+    pub leases: Leases,
+    /// Checks that holds with a maximum time end in time.
+    pub bounded: PromptExpiry<(LockName, HolderId)>,
     /// Positions that clients learned from responses.
     pub acknowledged: Acknowledged,
     /// Requests that clients have repeated.
@@ -120,6 +130,8 @@ impl Ledger {
             time: StateTime::new(most_clocks_are_right),
             sessions: SessionExpiry::default(),
             prompt: PromptExpiry::new(slowest, slack),
+            leases: Leases::new(most_clocks_are_right),
+            bounded: PromptExpiry::new(slowest, slack),
             acknowledged: Acknowledged::default(),
             exactly_once: ExactlyOnce::default(),
             watches: Watches::default(),
@@ -167,8 +179,10 @@ impl Ledger {
         self.coverage.refused += 1;
     }
 
-    /// Records the start of a process on a machine.
+    /// Records the start of a process on a machine. It counts the time of the holds that it finds by the wall clock, less what
+    /// clocks may differ by, so if it leads they last longer.
     pub fn booted(&mut self, machine: usize) {
+        self.bounded.clear();
         self.machines.booted(machine);
     }
 
@@ -194,6 +208,7 @@ impl Ledger {
     /// See [`lock_node::simulation::Host::replaced`].
     pub fn replaced(&mut self, machine: usize, at: Place, store: &Store) {
         self.coverage.snapshots += 1;
+        self.bounded.clear();
         let check = self.machines.replaced(machine, at);
         self.note("state machine safety", check);
         let check = self.digests.seen(machine, store);
@@ -225,9 +240,26 @@ impl Ledger {
         self.coverage.positions += 1;
         let check = self.time.check(store.time_ms(), now);
         self.note("no time of a wrong clock", check);
+        let check = self.leases.check_events(events, store, now);
+        self.note("leases and bounds of holds", check);
+        let check = Leases::check(store);
+        self.note("leases have one contender", check);
+        for view in store.sessions().into_iter().filter(|view| view.is_lease) {
+            let timeout = u64::from(view.timeout_ms) * MILLI;
+            self.prompt.has_timeout(&view.session, timeout);
+        }
         for event in events {
             match event {
+                Event::HoldEnded { hold, how, .. } => {
+                    self.coverage.ended_by_bound += u64::from(*how == ContenderEnd::MaxHold);
+                    self.bounded.ended(&(hold.lock.clone(), hold.holder.to_string()));
+                }
                 Event::HoldBegan(hold) => {
+                    let bounded = store.bounded_hold(&hold.lock, &hold.holder);
+                    if let Some(bounded) = bounded.filter(|bounded| bounded.bounds.max_ms > 0) {
+                        let max = Micros::from(bounded.bounds.max_ms) * MILLI;
+                        self.bounded.opened((bounded.lock, bounded.holder), max, now);
+                    }
                     self.coverage.holds += 1;
                     let check = self.tokens.began(hold, zxid);
                     self.note("tokens strictly increasing", check);
@@ -240,13 +272,14 @@ impl Ledger {
                     self.sessions.opened(*session);
                     let mut views = store.sessions().into_iter();
                     if let Some(view) = views.find(|view| view.session == *session) {
+                        self.coverage.leases += u64::from(view.is_lease);
                         let timeout = u64::from(view.timeout_ms) * MILLI;
                         self.prompt.opened(*session, timeout, now);
                     }
                 }
                 Event::SessionEnded { session, expired } => {
                     self.coverage.expired += u64::from(*expired);
-                    self.prompt.ended(*session);
+                    self.prompt.ended(session);
                     let check = self.sessions.ended(*session, *expired, now);
                     self.note("no live session expired early", check);
                 }
@@ -280,6 +313,26 @@ impl Ledger {
     pub fn check_sessions(&mut self, now: Micros) {
         let check = self.prompt.check(now);
         self.note("sessions expire in time", check);
+        let check = self.bounded.check(now);
+        self.note("bounded holds end in time", check);
+    }
+
+    /// Records that a lease was promised a place in the queue.
+    pub fn note_place(&mut self, session: SessionId) {
+        let check = self.leases.note_place(session);
+        self.note("leases and bounds of holds", check);
+    }
+
+    /// Records a change of leaders; see [`PromptExpiry::leader_changed`].
+    pub fn leader_changed(&mut self, lost: bool) {
+        self.prompt.leader_changed(lost);
+        self.bounded.leader_changed(lost);
+    }
+
+    /// Records that time has passed in which the cluster was or was not whole.
+    pub fn passed(&mut self, time: Micros, was_whole: bool) {
+        self.prompt.passed(time, was_whole);
+        self.bounded.passed(time, was_whole);
     }
 
     /// Records a confirmed heartbeat; see `SessionExpiry::note_activity`.

@@ -7,6 +7,8 @@
 //! [`PromptExpiry::passed`].
 
 use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::Hash;
 
 use znode_store::{SessionId, Zxid};
 
@@ -45,9 +47,9 @@ struct SessionState {
     before: Disturbance,
 }
 
-/// Checker of the bound up to which sessions may live.
-pub struct PromptExpiry {
-    sessions: HashMap<SessionId, SessionState>,
+/// Checker of the bound up to which sessions may live, or anything else whose time the leader counts.
+pub struct PromptExpiry<K = SessionId> {
+    sessions: HashMap<K, SessionState>,
     passed: Disturbance,
     /// Rate of the slowest clock, in thousandths.
     slowest: u64,
@@ -56,7 +58,7 @@ pub struct PromptExpiry {
     last: Zxid,
 }
 
-impl PromptExpiry {
+impl<K: Debug + Eq + Hash> PromptExpiry<K> {
     /// Creates the checker for clocks of at least the rate `slowest`, in thousandths, with a slack for what
     /// nodes need beside everything else.
     pub fn new(slowest: u64, slack: Micros) -> Self {
@@ -70,7 +72,7 @@ impl PromptExpiry {
     }
 
     /// Records the opening of a session.
-    pub fn opened(&mut self, session: SessionId, timeout: Micros, now: Micros) {
+    pub fn opened(&mut self, session: K, timeout: Micros, now: Micros) {
         let known = SessionState {
             timeout,
             heard: now,
@@ -80,15 +82,22 @@ impl PromptExpiry {
     }
 
     /// Records that a heartbeat of the session arrived at a node.
-    pub fn note_activity(&mut self, session: SessionId, now: Micros) {
+    pub fn note_activity(&mut self, session: K, now: Micros) {
         if let Some(known) = self.sessions.get_mut(&session) {
             known.heard = now;
             known.before = self.passed;
         }
     }
 
+    /// Records the timeout that a lease has since a renewal.
+    pub fn has_timeout(&mut self, session: &K, timeout: Micros) {
+        if let Some(known) = self.sessions.get_mut(session) {
+            known.timeout = timeout;
+        }
+    }
+
     /// Records an applied command of the session; only the first node that applies it counts.
-    pub fn note_request(&mut self, session: SessionId, at: Zxid, now: Micros) {
+    pub fn note_request(&mut self, session: K, at: Zxid, now: Micros) {
         if at > self.last {
             self.last = at;
             self.note_activity(session, now);
@@ -96,8 +105,13 @@ impl PromptExpiry {
     }
 
     /// Records the end of a session.
-    pub fn ended(&mut self, session: SessionId) {
-        self.sessions.remove(&session);
+    pub fn ended(&mut self, session: &K) {
+        self.sessions.remove(session);
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.sessions.clear();
     }
 
     /// Records a change of leaders, which was a loss unless the old leader handed its leadership over.
@@ -128,7 +142,7 @@ impl PromptExpiry {
             let until = known.heard + timeout + unrecorded + self.slack + disturbed + changes * PER_CHANGE;
             if now > until {
                 return Err(format!(
-                    "{session} with a timeout of {timeout} us is alive at {now} us, after its last heartbeat at {} us: \
+                    "{session:?} with a timeout of {timeout} us is alive at {now} us, after its last heartbeat at {} us: \
                      since then leaders have changed {changes} times, and the cluster was not whole for {disturbed} us",
                     known.heard
                 ));
@@ -166,7 +180,7 @@ mod tests {
             assert_eq!(sessions.check(until), Ok(()));
             assert!(sessions.check(until + 1).is_err(), "one timeout more in all");
         }
-        sessions.ended(SESSION);
+        sessions.ended(&SESSION);
         assert_eq!(sessions.check(100 * SECOND), Ok(()));
     }
 

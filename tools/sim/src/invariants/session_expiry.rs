@@ -16,7 +16,7 @@ use crate::time::Micros;
 
 /// Share of a timeout that passes at least by a correct clock, in thousandths: the fastest clock of a machine
 /// is a fifth too fast (see `plan.rs`), and a check of the deadlines takes a while.
-const OF_TIMEOUT: Micros = 800;
+pub const OF_TIMEOUT: Micros = 800;
 
 #[derive(Default)]
 struct SessionState {
@@ -49,6 +49,12 @@ impl SessionExpiry {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Records that a lease may have a shorter timeout since its client sent a request for it.
+    pub fn may_shorten(&mut self, session: SessionId, sent: Micros, timeout: Micros) {
+        let known = self.sessions.entry(session).or_default();
+        known.until = known.until.min(sent + timeout * OF_TIMEOUT / 1000);
     }
 
     /// Checks that a session whose client was informed of its end has ended.

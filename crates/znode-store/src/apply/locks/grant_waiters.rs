@@ -11,6 +11,7 @@ use crate::locks::contender::Contender;
 use crate::locks::queue::QueuePosition;
 use crate::model::event::{ContenderEnd, Event};
 use crate::model::ids::Zxid;
+use crate::model::lock::HoldBounds;
 use crate::model::path::LockName;
 use crate::model::reply::Reply;
 use crate::store::Store;
@@ -96,9 +97,11 @@ fn complete_grant(store: &mut Store, cx: &mut Context<'_>, lock: &LockName, cont
             found.describe_hold(lock, session_name, Some(cx.now_ms))
         }
     };
-    let closed = store
-        .locks
-        .begin_min_hold(lock, found.bounds(), cx.zxid, cx.now_ms);
+    let bounds = match planted::is(Bug::MinHoldOfWaiters) {
+        true => HoldBounds::default(),
+        false => found.bounds(),
+    };
+    let closed = store.locks.begin_min_hold(lock, bounds, cx.zxid, cx.now_ms);
     let grant = found.grant();
     for request_id in found.record.iter().flat_map(|record| record.request_ids()) {
         let answer = Ok(Reply::Granted(grant.clone()));

@@ -1,6 +1,7 @@
 //! Clients of the cluster during faults: they acquire locks, write, let sessions expire, and record
 //! violations. Independent of the fail points.
 
+mod leases;
 mod modes;
 
 use std::collections::{HashMap, VecDeque};
@@ -119,6 +120,7 @@ impl Load {
         users.spawn(occasional(ledger.clone(), client(1)));
         users.spawn(silent_user(ledger.clone(), client(2)));
         users.spawn(modes::user(ledger.clone(), client(0)));
+        users.spawn(leases::user(ledger.clone(), client(1)));
         Self {
             ledger,
             _users: users,

@@ -28,9 +28,9 @@ pub async fn user(ledger: Arc<Ledger>, mut client: ApiClient) {
 }
 
 /// Description of a violation.
-type Violation = String;
+pub type Violation = String;
 
-fn require(so: bool, what: impl FnOnce() -> Violation) -> Result<(), Violation> {
+pub fn require(so: bool, what: impl FnOnce() -> Violation) -> Result<(), Violation> {
     if so { Ok(()) } else { Err(what()) }
 }
 
@@ -113,7 +113,12 @@ async fn all_or_none(client: &mut ApiClient, first: &str, second: &str) -> Resul
 }
 
 /// Sends an idempotent request.
-async fn send(client: &mut ApiClient, method: &str, path: &str, mut body: Value) -> Result<Value, CallError> {
+pub async fn send(
+    client: &mut ApiClient,
+    method: &str,
+    path: &str,
+    mut body: Value,
+) -> Result<Value, CallError> {
     body["request_id"] = request_id().into();
     let within = ANSWER_TIMEOUT + Duration::from_millis(FAILING_WAIT_MS);
     let response = client.call(method, path, &body, within).await?;
@@ -123,7 +128,7 @@ async fn send(client: &mut ApiClient, method: &str, path: &str, mut body: Value)
     })
 }
 
-async fn post(client: &mut ApiClient, path: &str, body: Value) -> Result<Value, CallError> {
+pub async fn post(client: &mut ApiClient, path: &str, body: Value) -> Result<Value, CallError> {
     send(client, "POST", path, body).await
 }
 
