@@ -1,37 +1,29 @@
-// Package lockgate is a client of the lock server Lockgate: locks with a fencing token, whose loss is told before another
-// session can be granted them. Its names are those of etcd's package concurrency.
 package lockgate
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	mrand "math/rand"
 	"net"
 	"net/http"
-	"net/http/httptrace"
-	"net/url"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-const (
-	firstPause   = 10 * time.Millisecond
-	longestPause = 250 * time.Millisecond
-	shortestTry  = 500 * time.Millisecond
-	longestTry   = 5 * time.Second
-)
+// Logger gets the messages of a client: losses as warnings, retries for debugging. A *slog.Logger is one.
+type Logger interface {
+	Debug(msg string, args ...any)
+	Warn(msg string, args ...any)
+}
+
+type silent struct{}
+
+func (silent) Debug(string, ...any) {}
+func (silent) Warn(string, ...any)  {}
 
 // Config names the servers of a cluster, and how to speak to them.
 type Config struct {
@@ -39,16 +31,18 @@ type Config struct {
 	Endpoints []string
 	// Patience is the time for a call at all servers together, beside a wait. The default is 10 s.
 	Patience time.Duration
+	// AtLeader makes sessions use the server that leads, which answers a round trip between servers earlier.
+	AtLeader bool
 	// CAFile, CertFile and KeyFile are PEM files. With CAFile or CertFile, servers are spoken to by TLS.
 	CAFile, CertFile, KeyFile string
-	// Token returns the token of the caller. It is asked whenever a session is opened. See StaticToken.
+	// Token returns the token of the caller. A session keeps the token with which it was opened. See StaticToken.
 	Token func(context.Context) (string, error)
 	// Traceparent returns the trace context that requests of the caller pass on, or "".
 	Traceparent func(context.Context) string
-	// Logf is called with losses and with retries.
-	Logf func(format string, args ...any)
-	// OnRequest is called after each attempt with its outcome: ok, unavailable, unknown, or the code of a refusal.
-	OnRequest func(method, path, outcome string, took time.Duration)
+	// Logger gets losses and retries. Without one they are not logged.
+	Logger Logger
+	// OnRequest is called after each attempt with its operation and outcome: ok, unavailable, unknown, or the code of a refusal.
+	OnRequest func(operation, outcome string, took time.Duration)
 }
 
 // StaticToken returns a provider of one token.
@@ -56,12 +50,20 @@ func StaticToken(token string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return token, nil }
 }
 
-// Client speaks to the servers of one cluster. It may be used by several goroutines.
+// Client sends requests to the servers of one cluster. Several goroutines may use it.
 type Client struct {
-	config  Config
-	scheme  string
-	http    *http.Client
-	servers *servers
+	config       Config
+	answerWithin time.Duration
+	scheme       string
+	http         *http.Client
+	servers      *servers
+
+	mu       sync.Mutex
+	idle     *sync.Cond
+	closed   bool
+	running  int
+	sessions map[*Session]bool
+	counts   map[string]uint64
 }
 
 // New returns a client. It sends no request.
@@ -77,8 +79,8 @@ func New(config Config) (*Client, error) {
 	if config.Patience <= 0 {
 		config.Patience = 10 * time.Second
 	}
-	if config.Logf == nil {
-		config.Logf = func(string, ...any) {}
+	if config.Logger == nil {
+		config.Logger = silent{}
 	}
 	transport := &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
@@ -86,7 +88,11 @@ func New(config Config) (*Client, error) {
 		MaxIdleConnsPerHost: 16,
 		IdleConnTimeout:     30 * time.Second,
 	}
-	c := &Client{config: config, scheme: "http"}
+	c := &Client{config: config, answerWithin: longestTry, scheme: "http", sessions: map[*Session]bool{}, counts: map[string]uint64{}}
+	c.idle = sync.NewCond(&c.mu)
+	if config.Patience < longestTry {
+		c.answerWithin = config.Patience
+	}
 	if config.CAFile != "" || config.CertFile != "" {
 		secured, err := tlsConfig(config)
 		if err != nil {
@@ -122,272 +128,126 @@ func tlsConfig(config Config) (*tls.Config, error) {
 	return secured, nil
 }
 
-// Close closes the idle connections. Close sessions first.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+// Close closes the sessions of the client, so that nobody waits for their TTLs. Go runs nothing at the end of a program, so defer it.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	var open []*Session
+	for s := range c.sessions {
+		open = append(open, s)
+	}
+	c.mu.Unlock()
+	var failed error
+	for _, s := range open {
+		if err := s.Close(); err != nil {
+			failed = err
+		}
+	}
+	c.mu.Lock()
+	c.closed = true
+	for c.running > 0 {
+		c.idle.Wait()
+	}
+	c.mu.Unlock()
+	c.http.CloseIdleConnections()
+	return failed
+}
+
+func (c *Client) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// background runs the last request of a call that has ended. Close waits for it.
+func (c *Client) background(what string, run func(context.Context) error) {
+	c.mu.Lock()
+	c.running++
+	c.mu.Unlock()
+	go func() {
+		if err := run(context.Background()); err != nil {
+			c.config.Logger.Warn(what+" has failed", "error", err)
+		}
+		c.mu.Lock()
+		c.running--
+		c.idle.Broadcast()
+		c.mu.Unlock()
+	}()
+}
+
+func (c *Client) count(name string) {
+	c.mu.Lock()
+	c.counts[name]++
+	c.mu.Unlock()
+}
+
+func (c *Client) observe(operation, outcome string, took time.Duration) {
+	c.mu.Lock()
+	c.counts["requests"]++
+	c.counts["requests_"+outcome]++
+	c.mu.Unlock()
+	if c.config.OnRequest != nil {
+		c.config.OnRequest(operation, outcome, took)
+	}
+}
+
+// Metrics returns counts: requests, requests_ok, requests_CODE, sessions_opened, acquired, lost. As expvar.Func it can be published.
+func (c *Client) Metrics() map[string]uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	counts := make(map[string]uint64, len(c.counts))
+	for name, count := range c.counts {
+		counts[name] = count
+	}
+	return counts
+}
+
+// Contender is a holder of a lock, or a waiter.
+type Contender struct {
+	Holder  string
+	Session string
+	Owner   string
+	Note    string
+	Mode    Mode
+	Permits int
+	Token   uint64 `json:"fencing_token"`
+}
+
+// LockState is who holds a lock, and who waits for it.
+type LockState struct {
+	Holders, Queue []Contender
+}
+
+// Inspect returns holders and queue of a lock. One that nobody uses has neither.
+func (c *Client) Inspect(ctx context.Context, lock string) (LockState, error) {
+	state, err := askFor[LockState](ctx, c.servers, get("/v1/locks/"+segment(lock)+"?linearizable=true"), c.config.Patience)
+	if Code(err) == "no_lock" {
+		return LockState{}, nil
+	}
+	return state, err
+}
 
 // Verify asks the cluster whether the lock is held with this fencing token.
 func (c *Client) Verify(ctx context.Context, lock string, token uint64) (bool, error) {
-	var answer struct{ Held bool }
-	path := "/v1/locks/" + url.PathEscape(lock) + "/check?fencing_token=" + strconv.FormatUint(token, 10)
-	err := c.servers.ask(ctx, "GET", path, nil, c.config.Patience, &answer)
+	path := "/v1/locks/" + segment(lock) + "/check?fencing_token=" + strconv.FormatUint(token, 10)
+	answer, err := askFor[struct{ Held bool }](ctx, c.servers, get(path), c.config.Patience)
 	return answer.Held, err
 }
 
-type fields = map[string]any
-
-func requestID() string {
-	var id [16]byte
-	if _, err := rand.Read(id[:]); err != nil {
-		panic("lockgate: no random numbers: " + err.Error())
-	}
-	return hex.EncodeToString(id[:])
-}
-
-// server is one server. Its fields are guarded by the mutex of its servers.
-type server struct {
-	address   string
-	notBefore time.Time
-	// suspected is closed, and replaced, when the server leaves a heartbeat without an answer.
-	suspected chan struct{}
-	waits     int
-}
-
-// servers repeats requests at one server after the other.
-type servers struct {
-	client  *Client
-	token   func(context.Context) (string, error)
-	mu      sync.Mutex
-	list    []*server
-	current int
-}
-
-func newServers(c *Client, token func(context.Context) (string, error)) *servers {
-	s := &servers{client: c, token: token, current: mrand.New(mrand.NewSource(time.Now().UnixNano())).Intn(len(c.config.Endpoints))}
-	for _, address := range c.config.Endpoints {
-		s.list = append(s.list, &server{address: address, suspected: make(chan struct{})})
-	}
-	return s
-}
-
-// pinned returns the same servers with the token of this moment: no other token may use a session.
-func (s *servers) pinned(ctx context.Context) (*servers, error) {
-	token := s.token
-	if token != nil {
-		text, err := token(ctx)
-		if err != nil {
-			return nil, &Unavailable{"the provider of tokens has failed: " + err.Error()}
-		}
-		token = StaticToken(text)
-	}
-	return newServers(s.client, token), nil
-}
-
-func (s *servers) now() *server {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.list[s.current]
-}
-
-// turnAway makes the next server the current one. Servers that named a time come last.
-func (s *servers) turnAway(from *server) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.list[s.current] != from {
-		return
-	}
-	began, best := time.Now(), -1
-	for i := 1; i <= len(s.list); i++ {
-		at := (s.current + i) % len(s.list)
-		if best < 0 || !s.list[at].notBefore.After(began) && s.list[best].notBefore.After(began) {
-			best = at
-		}
-	}
-	s.current = best
-}
-
-// suspect notifies the calls that wait at this server, and changes to another one.
-func (s *servers) suspect(silent *server) {
-	s.mu.Lock()
-	close(silent.suspected)
-	silent.suspected = make(chan struct{})
-	s.mu.Unlock()
-	s.turnAway(silent)
-}
-
-// pause returns the time until the next attempt, and doubles the pause.
-func (s *servers) pause(pause *time.Duration) time.Duration {
-	wait := *pause/2 + time.Duration(mrand.Int63n(int64(*pause/2)))
-	if *pause *= 2; *pause > longestPause {
-		*pause = longestPause
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if named := time.Until(s.list[s.current].notBefore); named > wait {
-		return named
-	}
-	return wait
-}
-
-func (s *servers) request(ctx context.Context, at *server, method, path string, body any) (*http.Request, error) {
-	var content io.Reader
-	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return nil, err
-		}
-		content = bytes.NewReader(text)
-	}
-	r, err := http.NewRequestWithContext(ctx, method, s.client.scheme+"://"+at.address+path, content)
-	if err != nil {
-		return nil, err
-	}
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	if s.token != nil {
-		token, err := s.token(ctx)
-		if err != nil {
-			return nil, &notExecuted{"the provider of tokens has failed: " + err.Error()}
-		}
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	if trace := s.client.config.Traceparent; trace != nil {
-		if parent := trace(ctx); parent != "" {
-			r.Header.Set("Traceparent", parent)
-		}
-	}
-	return r, nil
-}
-
-// send makes one attempt. Its error is a *Refused, *notExecuted or *uncertain.
-func (s *servers) send(ctx context.Context, at *server, method, path string, body, into any) error {
-	began := time.Now()
-	err := s.attempt(ctx, at, method, path, body, into)
-	if observe := s.client.config.OnRequest; observe != nil {
-		outcome := "ok"
-		switch e := err.(type) {
-		case nil:
-		case *Refused:
-			outcome = e.Code
-		case *notExecuted:
-			outcome = "unavailable"
-		default:
-			outcome = "unknown"
-		}
-		observe(method, strings.SplitN(path, "?", 2)[0], outcome, time.Since(began))
-	}
+// RequestRelease asks the holders of a lock to release it. They decide.
+func (c *Client) RequestRelease(ctx context.Context, lock, reason string) error {
+	body := fields{"reason": reason, "request_id": requestID()}
+	_, err := c.servers.ask(ctx, post("/v1/locks/"+segment(lock)+"/release-request", body), c.config.Patience)
 	return err
 }
 
-func (s *servers) attempt(ctx context.Context, at *server, method, path string, body, into any) error {
-	var connected atomic.Bool
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
-	r, err := s.request(httptrace.WithClientTrace(ctx, trace), at, method, path, body)
-	if err != nil {
-		return err
-	}
-	answer, err := s.client.http.Do(r)
-	if err != nil {
-		if connected.Load() {
-			return &uncertain{err.Error()}
-		}
-		return &notExecuted{err.Error()}
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return &uncertain{err.Error()}
-	}
-	return s.judge(at, answer, text, into)
-}
-
-// judge decides by the code of the answer alone.
-func (s *servers) judge(at *server, answer *http.Response, text []byte, into any) error {
-	if answer.StatusCode/100 == 2 {
-		if into == nil || len(bytes.TrimSpace(text)) == 0 {
-			return nil
-		}
-		if err := json.Unmarshal(text, into); err != nil {
-			return &uncertain{at.address + ": " + err.Error()}
-		}
-		return nil
-	}
-	var problem struct{ Code, Detail string }
-	if err := json.Unmarshal(text, &problem); err != nil || problem.Code == "" {
-		// Not from a server of the cluster: a proxy's page, for example.
-		return &uncertain{fmt.Sprintf("%s: status %d without a code", at.address, answer.StatusCode)}
-	}
-	why := at.address + ": " + problem.Code + ": " + problem.Detail
-	switch problem.Code {
-	case "unavailable", "read_only", "request_timeout", "too_many_requests":
-		if seconds, err := strconv.ParseFloat(answer.Header.Get("Retry-After"), 64); err == nil && seconds > 0 {
-			s.mu.Lock()
-			at.notBefore = time.Now().Add(time.Duration(seconds * float64(time.Second)))
-			s.mu.Unlock()
-		}
-		return &notExecuted{why}
-	case "outcome_unknown":
-		return &uncertain{why}
-	}
-	if answer.StatusCode/100 != 4 {
-		return &uncertain{why}
-	}
-	return &Refused{Code: problem.Code, Detail: problem.Detail, Status: answer.StatusCode}
-}
-
-// ask sends an idempotent request until a server gives a definite answer, or the time is over.
-func (s *servers) ask(ctx context.Context, method, path string, body any, total time.Duration, into any) error {
-	deadline, pause := time.Now().Add(total), firstPause
-	changes, inDoubt := method != "GET", false
-	for {
-		within := time.Until(deadline)
-		if within > longestTry {
-			within = longestTry
-		} else if within < shortestTry {
-			within = shortestTry
-		}
-		at := s.now()
-		attempt, cancel := context.WithTimeout(ctx, within)
-		err := s.send(attempt, at, method, path, body, into)
-		cancel()
-		switch e := err.(type) {
-		case nil:
-			return nil
-		case *Refused:
-			// The caller may have had the right when an earlier attempt was executed, and may have lost it since.
-			if inDoubt && e.concernsCaller() {
-				return &OutcomeUnknown{e.Detail}
-			}
-			return e
-		case *notExecuted:
-		case *uncertain:
-			inDoubt = inDoubt || changes
-		default:
-			return err
-		}
-		s.turnAway(at)
-		wait := s.pause(&pause)
-		if time.Until(deadline) <= wait {
-			return inDoubtError(inDoubt, err.Error())
-		}
-		s.client.config.Logf("lockgate: %s %s is sent again: %v", method, path, err)
-		if !sleep(ctx, wait) {
-			if inDoubt {
-				return &OutcomeUnknown{err.Error()}
-			}
-			return ctx.Err()
+// Break takes a lock from all its holders by force. They learn of it, but may be in the middle of a step.
+func (c *Client) Break(ctx context.Context, lock, reason string) error {
+	state, err := c.Inspect(ctx, lock)
+	for _, each := range state.Holders {
+		body := fields{"holder": each.Holder, "reason": reason, "request_id": requestID()}
+		if _, failed := c.servers.ask(ctx, post("/v1/locks/"+segment(lock)+"/break", body), c.config.Patience); failed != nil {
+			err = failed
 		}
 	}
-}
-
-// sleep returns false if the context ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return err
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"math/rand"
 	"net/http"
 	"strconv"
@@ -13,16 +15,25 @@ import (
 	"time"
 )
 
-// rememberedLosses bounds the losses that are kept because a grant may arrive after its loss.
-const rememberedLosses = 256
+const (
+	// longestNap is the longest sleep before the clock is read: timers may not advance while the machine is suspended.
+	longestNap = time.Second
+	// longestSilence bounds the silence of an event stream. A server writes at least every 15 s and every third of the TTL.
+	longestSilence = 45 * time.Second
+	// noStreamPause is the pause after a refused stream. Heartbeats continue, and ask which locks are held.
+	noStreamPause = 10 * time.Second
+)
 
 // Session holds locks. It is opened at the first lock, kept alive in the background, and opened anew after a loss.
 type Session struct {
 	client *Client
 	ttl    time.Duration
 	name   string
+	// opening has one place, for the goroutine that opens.
+	opening chan struct{}
+
 	mu     sync.Mutex
-	life   *life
+	open   *openSession
 	closed bool
 }
 
@@ -39,50 +50,95 @@ func WithName(name string) SessionOption { return func(s *Session) { s.name = na
 
 // NewSession returns a session. It sends no request before the first lock.
 func NewSession(client *Client, options ...SessionOption) (*Session, error) {
-	s := &Session{client: client, ttl: 10 * time.Second}
+	s := &Session{client: client, ttl: 10 * time.Second, opening: make(chan struct{}, 1)}
 	for _, option := range options {
 		option(s)
 	}
 	if s.ttl <= 0 {
 		return nil, errors.New("lockgate: the TTL must be positive")
 	}
+	client.mu.Lock()
+	defer client.mu.Unlock()
+	if client.closed {
+		return nil, ErrClosed
+	}
+	client.sessions[s] = true
 	return s, nil
 }
 
 // Client returns the client of the session.
 func (s *Session) Client() *Client { return s.client }
 
-// Close ends the session, so that nobody waits for its TTL. Locks that are still held are lost with the reason closed.
-func (s *Session) Close() error {
+// ID returns the id in the cluster and the granted TTL, or "" before the first lock and after a loss.
+func (s *Session) ID() (id string, ttl time.Duration) {
 	s.mu.Lock()
-	current, before := s.life, s.closed
-	s.closed = true
+	open := s.open
 	s.mu.Unlock()
-	if before || current == nil {
-		return nil
+	if open == nil || open.check() != nil {
+		return "", 0
 	}
-	return current.close()
+	ttl, _, _ = open.times()
+	return open.id, ttl
 }
 
-// live returns the life of the session. It opens one at the first call, and after a loss.
-func (s *Session) live(ctx context.Context) (*life, error) {
+// Close ends the session, so that nobody waits for its TTL. Locks that are still held are lost with the reason closed.
+func (s *Session) Close() error {
+	s.client.mu.Lock()
+	delete(s.client.sessions, s)
+	s.client.mu.Unlock()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	open, before := s.open, s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if before || open == nil {
+		return nil
+	}
+	return open.close(context.Background())
+}
+
+// Renew renews the session now. It is renewed in the background anyway.
+func (s *Session) Renew(ctx context.Context) error {
+	open, err := s.live(ctx)
+	if err != nil {
+		return err
+	}
+	return open.renew(ctx)
+}
+
+// live returns the open session. It opens one at the first call, and after a loss.
+func (s *Session) live(ctx context.Context) (*openSession, error) {
+	select {
+	case s.opening <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-s.opening }()
+	s.mu.Lock()
+	open, closed := s.open, s.closed
+	s.mu.Unlock()
+	if closed {
 		return nil, ErrClosed
 	}
-	if s.life != nil && s.life.check() == nil {
-		return s.life, nil
-	}
-	if lost := s.life; lost != nil {
+	if open != nil {
+		if open.check() == nil {
+			return open, nil
+		}
 		// The cluster may still have it: others need not wait for its end.
-		go func() {
-			if err := lost.close(); err != nil {
-				s.client.config.Logf("lockgate: closing a lost session: %v", err)
-			}
-		}()
+		s.client.background("closing a lost session", open.close)
 	}
-	s.life = nil
+	open, err := s.openAnew(ctx)
+	s.mu.Lock()
+	s.open, closed = open, s.closed
+	s.mu.Unlock()
+	if err == nil && closed {
+		s.client.background("closing a session", open.close)
+		return nil, ErrClosed
+	}
+	return open, err
+}
+
+// openAnew opens a session. Its TTL is counted from before the first attempt that may have opened it.
+func (s *Session) openAnew(ctx context.Context) (*openSession, error) {
 	pinned, err := s.client.servers.pinned(ctx)
 	if err != nil {
 		return nil, err
@@ -91,332 +147,373 @@ func (s *Session) live(ctx context.Context) (*life, error) {
 	if s.name != "" {
 		body["name"] = s.name
 	}
-	var opened struct {
+	sent := now()
+	opened, err := askFor[struct {
 		Session string
 		TTL     int64 `json:"ttl_ms"`
-	}
-	sent := now()
-	if err := pinned.ask(ctx, "POST", "/v1/sessions", body, s.client.config.Patience, &opened); err != nil {
+	}](ctx, pinned, post("/v1/sessions", body), s.client.config.Patience)
+	if err != nil {
 		return nil, err
 	}
-	l := &life{servers: pinned, id: opened.Session, holds: map[string]*hold{}, gone: map[string]*Lost{},
-		done: make(chan struct{}), granted: make(chan struct{})}
-	// The first attempt may have opened it long ago: then the deadline is already near, and the first heartbeat is sent at once.
-	l.confirm(sent, time.Duration(opened.TTL)*time.Millisecond)
-	s.life = l
-	go l.keepAlive()
-	go l.follow()
-	return l, nil
-}
-
-// life is one session of the cluster, from its opening to its loss. A lost life is never used again.
-type life struct {
-	servers *servers
-	id      string
-	done    chan struct{}
-	granted chan struct{}
-
-	mu         sync.Mutex
-	ttl        time.Duration
-	confirmed  time.Duration
-	validUntil time.Duration
-	loss       *Lost
-	holds      map[string]*hold
-	gone       map[string]*Lost
-	goneOrder  []string
-	firstToken uint64
-}
-
-// hold is one granted lock. Its token and mode are guarded by the mutex of its life.
-type hold struct {
-	life         *life
-	lock, holder string
-	token        uint64
-	mode         string
-	ctx          context.Context
-	cancel       context.CancelFunc
-	loss         *Lost
-}
-
-// confirm notes that a heartbeat which was sent at this time has been answered.
-func (l *life) confirm(sent, ttl time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if sent >= l.confirmed {
-		l.confirmed, l.ttl = sent, ttl
-		l.validUntil = sent + ttl - ttl/100 - 100*time.Millisecond
-	}
-}
-
-// check returns the loss of the session. It reads the clock itself, so that a process that was paused finds the loss first.
-func (l *life) check() *Lost {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.loss == nil && now() >= l.validUntil {
-		l.loseLocked(&Lost{Reason: "no_heartbeat"})
-	}
-	return l.loss
-}
-
-func (l *life) lose(loss *Lost) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.loseLocked(loss)
-}
-
-func (l *life) loseLocked(loss *Lost) {
-	if l.loss != nil {
-		return
-	}
-	l.loss = loss
-	close(l.done)
-	for holder := range l.holds {
-		l.loseHolderLocked(holder, loss)
-	}
-}
-
-func (l *life) loseHolderLocked(holder string, loss *Lost) {
-	if l.gone[holder] == nil {
-		l.gone[holder] = loss
-		if l.goneOrder = append(l.goneOrder, holder); len(l.goneOrder) > rememberedLosses {
-			delete(l.gone, l.goneOrder[0])
-			l.goneOrder = l.goneOrder[1:]
+	ttl := time.Duration(opened.TTL) * time.Millisecond
+	if now()-sent > ttl/3 {
+		// The first attempt may have opened it long ago.
+		sent = now()
+		if _, err := pinned.ask(ctx, post("/v1/sessions/"+opened.Session+"/heartbeat", fields{}), s.client.config.Patience); err != nil {
+			return nil, err
 		}
 	}
-	if h := l.holds[holder]; h != nil {
-		delete(l.holds, holder)
-		h.loss = loss
-		h.cancel()
-		l.servers.client.config.Logf("lockgate: %s: %v", h.lock, loss)
-	}
+	s.client.count("sessions_opened")
+	o := &openSession{life: newLife(s.client, opened.Session, sent, ttl), servers: pinned, wake: make(chan struct{}, 1)}
+	o.tasks.Add(2)
+	go o.keepAlive()
+	go o.follow()
+	return o, nil
 }
 
-type grant struct {
-	Lock, Holder, Mode string
-	Token              uint64 `json:"fencing_token"`
+// openSession is a session of the cluster with its requests: heartbeats, and the event stream.
+type openSession struct {
+	*life
+	servers *servers
+	tasks   sync.WaitGroup
+	// wake is sent to when a heartbeat has ended.
+	wake chan struct{}
+
+	beats heartbeats
 }
 
-// enter adds a grant. From the first one on the event stream is followed.
-func (l *life) enter(lock string, g grant) *hold {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	h := &hold{life: l, lock: lock, holder: g.Holder, token: g.Token, mode: g.Mode}
-	ctx, cancel := context.WithCancel(context.Background())
-	h.ctx, h.cancel = context.WithValue(ctx, causeKey{}, h), cancel
-	if l.firstToken == 0 {
-		l.firstToken = g.Token
-		close(l.granted)
-	}
-	l.holds[g.Holder] = h
-	if loss := l.gone[g.Holder]; loss != nil {
-		l.loseHolderLocked(g.Holder, loss)
-	} else if l.loss != nil {
-		l.loseHolderLocked(g.Holder, l.loss)
-	}
-	return h
+// heartbeats is what keepAlive knows of the running heartbeats.
+type heartbeats struct {
+	mu         sync.Mutex
+	unanswered map[*server]time.Duration
+	suspected  map[*server]bool
+	next       time.Duration
+	pauses     backoff
+	asking     bool
 }
 
-type causeKey struct{}
+func (o *openSession) path(rest string) string { return "/v1/sessions/" + o.id + rest }
 
-// Cause returns the *Lost by which the context of a lock was cancelled, or nil.
-func Cause(ctx context.Context) error {
-	if h, ok := ctx.Value(causeKey{}).(*hold); ok {
-		return h.check()
-	}
-	return nil
-}
-
-// check returns the *Lost of the hold, by the clock and without a request.
-func (h *hold) check() error {
-	h.life.check()
-	h.life.mu.Lock()
-	defer h.life.mu.Unlock()
-	if h.loss != nil {
-		return h.loss
-	}
-	return nil
-}
-
-func (l *life) ended(err error) {
-	var refused *Refused
-	if errors.As(err, &refused) && refused.endsSession() {
-		l.lose(&Lost{Reason: "expired"})
-	}
-}
-
-func (l *life) close() error {
-	loss := l.check()
-	l.lose(&Lost{Reason: "closed"})
+func (o *openSession) close(ctx context.Context) error {
+	loss := o.check()
+	o.lose(&Lost{Reason: "closed"})
+	o.tasks.Wait()
 	if loss != nil && loss.Reason == "expired" {
 		return nil
 	}
-	total := l.servers.client.config.Patience
+	total, _, _ := o.times()
+	if total > o.client.config.Patience {
+		total = o.client.config.Patience
+	}
 	if loss != nil {
 		total = time.Second
 	}
-	err := l.servers.ask(context.Background(), "DELETE", "/v1/sessions/"+l.id+"?request_id="+requestID(), nil, total, nil)
-	var refused *Refused
-	if errors.As(err, &refused) && refused.endsSession() {
+	_, err := o.servers.ask(ctx, call{"DELETE", o.path("?request_id=" + requestID()), nil}, total)
+	if endsSession(err) {
 		return nil
 	}
 	return err
 }
 
-// keepAlive sends a heartbeat every third of the TTL, and to another server when one is silent for a sixth.
-func (l *life) keepAlive() {
-	ended := make(chan beatEnd)
-	unanswered := map[*server]time.Duration{}
-	suspected := map[*server]bool{}
-	pause := firstPause
-	next := l.confirmed + l.ttl/3
-	for l.check() == nil {
-		l.mu.Lock()
-		ttl, until := l.ttl, l.validUntil
-		l.mu.Unlock()
-		wake := until
-		for at, sent := range unanswered {
-			if suspected[at] {
-				continue
-			}
-			if now() >= sent+ttl/6 {
-				suspected[at] = true
-				l.servers.suspect(at)
-				next = now()
-			} else if sent+ttl/6 < wake {
-				wake = sent + ttl/6
-			}
-		}
-		if now() >= next {
-			next = now() + time.Duration(float64(ttl/3)*(0.9+0.1*rand.Float64()))
-			for at := range l.servers.beaten() {
-				if _, waiting := unanswered[at]; !waiting {
-					unanswered[at] = now()
-					go l.beat(at, now(), ttl, ended)
-				}
-			}
-			continue
-		}
-		if next < wake {
-			wake = next
-		}
-		nap := wake - now()
-		// Timers may not advance during a suspend.
-		if nap > time.Second {
-			nap = time.Second
+// ask sends a request about a hold: for the patience, or for as long as the session may live without a heartbeat.
+func (o *openSession) ask(ctx context.Context, c call) (json.RawMessage, error) {
+	total, _, _ := o.times()
+	if total < o.client.config.Patience {
+		total = o.client.config.Patience
+	}
+	return o.servers.ask(ctx, c, total)
+}
+
+func (o *openSession) heartbeat() call {
+	if o.client.config.AtLeader {
+		return post(o.path("/heartbeat?leader=true"), fields{})
+	}
+	return post(o.path("/heartbeat"), fields{})
+}
+
+// beatAnswer is the answer to a heartbeat.
+type beatAnswer struct {
+	TTL      int64 `json:"ttl_ms"`
+	Leads    bool
+	Requests []heldRequest `json:"release_requested"`
+}
+
+func (o *openSession) renew(ctx context.Context) error {
+	sent := now()
+	answer, err := o.ask(ctx, o.heartbeat())
+	if err == nil {
+		_, err = o.renewed(sent, answer)
+	}
+	o.ended(err)
+	return err
+}
+
+func (o *openSession) renewed(sent time.Duration, answer json.RawMessage) (beatAnswer, error) {
+	var beat beatAnswer
+	if err := decode(answer, &beat); err != nil {
+		return beat, err
+	}
+	o.confirm(sent, time.Duration(beat.TTL)*time.Millisecond)
+	o.noteRequests(sent, beat.Requests)
+	return beat, nil
+}
+
+// keepAlive renews the session until it is lost: every third of the TTL, and at another server when one is silent for a sixth.
+func (o *openSession) keepAlive() {
+	defer o.tasks.Done()
+	b := &o.beats
+	b.unanswered, b.suspected = map[*server]time.Duration{}, map[*server]bool{}
+	if _, b.next, _ = o.times(); !o.client.config.AtLeader {
+		b.next += o.interval()
+	}
+	for o.check() == nil {
+		nap := o.step() - now()
+		if nap > longestNap {
+			nap = longestNap
 		}
 		timer := time.NewTimer(nap)
 		select {
 		case <-timer.C:
-		case <-l.done:
-		case end := <-ended:
-			delete(unanswered, end.at)
-			delete(suspected, end.at)
-			if !end.failed {
-				pause = firstPause
-			} else if retry := now() + l.servers.pause(&pause); retry < next {
-				next = retry
-			}
+		case <-o.wake:
+		case <-o.ctx.Done():
 		}
 		timer.Stop()
 	}
 }
 
-type beatEnd struct {
-	at     *server
-	failed bool
+// interval returns the time to the next heartbeat: a third of the TTL, or up to a tenth less, so that clients do not beat in step.
+func (o *openSession) interval() time.Duration {
+	ttl, _, _ := o.times()
+	return time.Duration(float64(ttl/3) * (0.9 + 0.1*rand.Float64()))
 }
 
-// beaten returns the servers that get a heartbeat: the current one, and those at which a call waits.
-func (s *servers) beaten() map[*server]bool {
+// step sends the heartbeats that are due, and returns the time of the next step.
+func (o *openSession) step() time.Duration {
+	ttl, _, wake := o.times()
+	b := &o.beats
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for at, sent := range b.unanswered {
+		if !b.suspected[at] && now() >= sent+ttl/6 {
+			b.suspected[at] = true
+			o.servers.suspect(at)
+			b.next = now()
+		}
+	}
+	if now() >= b.next {
+		b.next = now() + o.interval()
+		for _, at := range o.servers.beaten() {
+			o.startLocked(at)
+		}
+		o.mu.Lock()
+		blind := !o.followed && len(o.holds) > 0
+		o.mu.Unlock()
+		// While no server can be reached, heartbeats follow each other faster than questions end.
+		if blind && !b.asking {
+			b.asking = true
+			o.tasks.Add(1)
+			go o.askHoldings()
+		}
+	}
+	if b.next < wake {
+		wake = b.next
+	}
+	for at, sent := range b.unanswered {
+		if !b.suspected[at] && sent+ttl/6 < wake {
+			wake = sent + ttl/6
+		}
+	}
+	return wake
+}
+
+// beaten returns the servers that get a heartbeat: the current one, and those at which a call waits, however long its wait is.
+func (s *servers) beaten() []*server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := map[*server]bool{s.list[s.current]: true}
+	found := []*server{s.current}
 	for _, at := range s.list {
-		if at.waits > 0 {
-			found[at] = true
+		if at != s.current && at.waits > 0 {
+			found = append(found, at)
 		}
 	}
 	return found
 }
 
-func (l *life) beat(at *server, sent, ttl time.Duration, ended chan<- beatEnd) {
-	ctx, cancel := context.WithTimeout(context.Background(), ttl)
-	defer cancel()
-	var answer struct {
-		TTL int64 `json:"ttl_ms"`
-	}
-	err := l.servers.send(ctx, at, "POST", "/v1/sessions/"+l.id+"/heartbeat", fields{}, &answer)
-	failed := false
-	switch err.(type) {
-	case nil:
-		l.confirm(sent, time.Duration(answer.TTL)*time.Millisecond)
-	case *Refused:
-		l.ended(err)
-	default:
-		failed = true
-		l.servers.suspect(at)
-	}
-	select {
-	case ended <- beatEnd{at, failed}:
-	case <-l.done:
-	}
-}
-
-// follow follows the event stream, at one server after the other, from the last event on. Fencing tokens are log positions.
-func (l *life) follow() {
-	select {
-	case <-l.granted:
-	case <-l.done:
+// startLocked sends a heartbeat, unless one has no answer yet there.
+func (o *openSession) startLocked(at *server) {
+	if _, waiting := o.beats.unanswered[at]; waiting {
 		return
 	}
-	l.mu.Lock()
-	last := strconv.FormatUint(l.firstToken, 10)
-	l.mu.Unlock()
-	at, pause := 0, firstPause
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		<-l.done
-		cancel()
-	}()
-	for l.check() == nil {
-		before := last
-		err := l.listen(ctx, l.servers.list[at], &last)
-		if last != before {
-			pause = firstPause
+	sent := now()
+	o.beats.unanswered[at] = sent
+	o.tasks.Add(1)
+	go o.beat(at, sent)
+}
+
+func (o *openSession) beat(at *server, sent time.Duration) {
+	defer o.tasks.Done()
+	ttl, _, _ := o.times()
+	ctx, cancel := context.WithTimeout(o.ctx, ttl)
+	answer, err := o.servers.send(ctx, at, o.heartbeat())
+	cancel()
+	var beat beatAnswer
+	if err == nil {
+		beat, err = o.renewed(sent, answer)
+	}
+	o.ended(err)
+	var refused *Refused
+	b := &o.beats
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.unanswered, at)
+	delete(b.suspected, at)
+	switch {
+	case err == nil:
+		b.pauses = backoff{}
+		o.preferLeaderLocked(at, beat.Leads)
+	case errors.As(err, &refused):
+		// Every server would refuse. Unless it has ended, the session lives on until its TTL is over.
+		o.client.config.Logger.Warn("a heartbeat is refused", "code", refused.Code, "detail", refused.Detail)
+	case o.ctx.Err() == nil:
+		o.client.config.Logger.Debug("a heartbeat has failed", "error", err)
+		o.servers.suspect(at)
+		if retry := now() + o.servers.pause(b.pauses.next()); retry < b.next {
+			b.next = retry
 		}
-		if err != nil && l.check() == nil {
-			l.servers.client.config.Logf("lockgate: the events of a session are followed elsewhere: %v", err)
-			at = (at + 1) % len(l.servers.list)
-		}
-		sleep(ctx, l.servers.pause(&pause))
+	}
+	select {
+	case o.wake <- struct{}{}:
+	default:
 	}
 }
 
-func (l *life) listen(ctx context.Context, at *server, last *string) error {
-	ctx, cancel := context.WithCancel(ctx)
+// preferLeaderLocked makes the leader the current server. If the current one does not lead, it asks all.
+func (o *openSession) preferLeaderLocked(at *server, leads bool) {
+	if !o.client.config.AtLeader {
+		return
+	}
+	o.servers.mu.Lock()
+	current := o.servers.current
+	if leads {
+		o.servers.current = at
+	}
+	o.servers.mu.Unlock()
+	if !leads && at == current && o.ctx.Err() == nil {
+		for _, other := range o.servers.list {
+			o.startLocked(other)
+		}
+	}
+}
+
+// contender is a holder or waiter in a state of the session.
+type contender struct{ Holder string }
+
+// askHoldings reads which locks the session holds: without an event stream this finds a broken lock.
+func (o *openSession) askHoldings() {
+	defer o.tasks.Done()
+	asked := now()
+	ttl, _, _ := o.times()
+	state, err := askFor[struct {
+		Held     []contender
+		Complete *bool
+	}](o.ctx, o.servers, get(o.path("?linearizable=true")), ttl/3)
+	switch {
+	case err != nil:
+		o.ended(err)
+		o.client.config.Logger.Debug("the locks of the session are not known", "error", err)
+	case state.Complete == nil || *state.Complete:
+		o.holdsOnly(asked, state.Held)
+	}
+	o.beats.mu.Lock()
+	o.beats.asking = false
+	o.beats.mu.Unlock()
+}
+
+// errStreamOver ends a stream that may be opened again at the same server at once.
+var errStreamOver = errors.New("the stream is over")
+
+// errNoStream ends a stream that the server refuses for longer.
+var errNoStream = errors.New("no stream")
+
+// follow follows the event stream at one server after the other, from the last event on. Fencing tokens are log positions.
+func (o *openSession) follow() {
+	defer o.tasks.Done()
+	select {
+	case <-o.granted:
+	case <-o.ctx.Done():
+		return
+	}
+	o.mu.Lock()
+	last := strconv.FormatUint(o.firstToken, 10)
+	o.mu.Unlock()
+	at := o.servers.now()
+	var pauses backoff
+	for o.check() == nil {
+		before := last
+		err := o.listen(at, &last)
+		o.setFollowed(false)
+		if last != before {
+			pauses = backoff{}
+		}
+		var pause time.Duration
+		switch {
+		case errors.Is(err, errStreamOver):
+		case errors.Is(err, errNoStream):
+			pause = noStreamPause
+		default:
+			at, pause = o.servers.after(at), pauses.next()
+		}
+		o.client.config.Logger.Debug("the event stream has ended", "error", err)
+		sleep(o.ctx, pause)
+	}
+}
+
+func (o *openSession) setFollowed(followed bool) {
+	o.mu.Lock()
+	o.followed = followed
+	o.mu.Unlock()
+}
+
+// listen applies events until the stream ends, and returns why it has ended.
+func (o *openSession) listen(at *server, last *string) error {
+	ctx, cancel := context.WithCancel(o.ctx)
 	defer cancel()
-	l.mu.Lock()
-	silence := l.ttl
-	l.mu.Unlock()
-	if silence > 45*time.Second {
-		silence = 45 * time.Second
+	silence, _, _ := o.times()
+	if silence > longestSilence {
+		silence = longestSilence
 	}
 	watchdog := time.AfterFunc(silence, cancel)
 	defer watchdog.Stop()
-	r, err := l.servers.request(ctx, at, "GET", "/v1/sessions/"+l.id+"/events?heartbeat=false", nil)
+	r, err := o.servers.request(ctx, at, get(o.path("/events?heartbeat=false")))
 	if err != nil {
 		return err
 	}
 	r.Header.Set("Last-Event-ID", *last)
-	answer, err := l.servers.client.http.Do(r)
+	answer, err := o.client.http.Do(r)
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return errors.New("no event stream: " + answer.Status)
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			return err
+		}
+		if _, err = o.servers.judge(at, answer, text); Code(err) == "" {
+			return err
+		}
+		o.ended(err)
+		return fmt.Errorf("%w: %v", errNoStream, err)
 	}
+	o.setFollowed(true)
+	suspected := o.servers.suspicion(at)
+	go func() {
+		select {
+		case <-suspected:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	lines := bufio.NewReader(answer.Body)
 	var id, event, data string
 	for {
@@ -425,8 +522,7 @@ func (l *life) listen(ctx context.Context, at *server, last *string) error {
 			return err
 		}
 		watchdog.Reset(silence)
-		line = strings.TrimRight(line, "\r\n")
-		if line != "" {
+		if line = strings.TrimRight(line, "\r\n"); line != "" {
 			name, value, _ := strings.Cut(line, ":")
 			value = strings.TrimPrefix(value, " ")
 			switch name {
@@ -439,11 +535,10 @@ func (l *life) listen(ctx context.Context, at *server, last *string) error {
 			}
 			continue
 		}
+		var ended error
 		if event != "" {
-			if event == "stream_ended" {
-				return nil
-			}
-			if err := l.apply(event, data); err != nil {
+			ended, err = o.apply(event, data)
+			if err != nil {
 				return err
 			}
 		}
@@ -451,48 +546,57 @@ func (l *life) listen(ctx context.Context, at *server, last *string) error {
 		if id != "" {
 			*last = id
 		}
+		if ended != nil {
+			return ended
+		}
 		id, event, data = "", "", ""
 	}
 }
 
-func (l *life) apply(event, data string) error {
+// apply applies an event. It returns why the stream ends with it, or that the event makes no sense.
+func (o *openSession) apply(event, data string) (ended, err error) {
 	var news struct {
-		Holder, Ended, By, Reason string
-		Zxid                      uint64
-		Held, Awaited             []struct{ Holder string }
+		heldRequest
+		Ended         string
+		Zxid          uint64
+		Held, Awaited []contender
+		Requests      []heldRequest `json:"release_requested"`
 	}
 	switch event {
-	case "lost", "state":
+	case "state", "lost", "release_requested", "session_ended", "stream_ended":
 		if err := json.Unmarshal([]byte(data), &news); err != nil {
-			return err
+			return nil, err
 		}
-	case "session_ended":
-		l.lose(&Lost{Reason: "expired"})
-		return nil
-	default:
-		return nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if event == "lost" {
+	switch event {
+	case "state":
+		o.holdsAt(news.Zxid, append(news.Held, news.Awaited...))
+		for _, each := range news.Requests {
+			o.noteRequest(each)
+		}
+	case "lost":
+		loss := &Lost{news.Ended, news.By, news.Reason}
 		switch news.Ended {
 		case "session_closed", "session_expired":
 			// Of the end of the session the next event tells.
+			return nil, nil
 		case "broken", "deleted", "released", "max_hold":
-			l.loseHolderLocked(news.Holder, &Lost{news.Ended, news.By, news.Reason})
 		default:
-			l.loseHolderLocked(news.Holder, &Lost{"taken_away", news.By, news.Reason})
+			loss.Reason = "taken_away"
 		}
-		return nil
-	}
-	known := map[string]bool{}
-	for _, contender := range append(news.Held, news.Awaited...) {
-		known[contender.Holder] = true
-	}
-	for holder, h := range l.holds {
-		if !known[holder] && h.token <= news.Zxid {
-			l.loseHolderLocked(holder, &Lost{Reason: "taken_away"})
+		o.locked(func() { o.loseHolderLocked(news.Holder, loss) })
+	case "release_requested":
+		o.noteRequest(news.heldRequest)
+	case "session_ended":
+		o.lose(&Lost{Reason: "expired"})
+	case "stream_ended":
+		switch news.Reason {
+		case "renew", "too_slow", "state_replaced":
+			return errStreamOver, nil
+		case "access_lost":
+			return errNoStream, nil
 		}
+		return errors.New(news.Reason), nil
 	}
-	return nil
+	return nil, nil
 }

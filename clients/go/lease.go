@@ -1,0 +1,91 @@
+package lockgate
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Lease is a lock with a time to live of its own, without a session. Any process that knows its text can renew and release it.
+type Lease struct {
+	client *Client
+	// Text is all that another process needs, and a secret.
+	Text string
+	// Token is the fencing token, once it is known.
+	Token uint64
+	// ExpiresIn is what was left at the latest answer.
+	ExpiresIn time.Duration
+}
+
+// LeaseState is what the cluster knows of a lease.
+type LeaseState struct {
+	Lock string
+	Note string
+	// Metadata is the text of an acquire by servers that have it.
+	Metadata string
+	Mode     Mode
+	Token    uint64 `json:"fencing_token"`
+	// ExpiresInMS is what is left, in milliseconds. Nil means that the server does not know.
+	ExpiresInMS *int64 `json:"expires_in_ms"`
+}
+
+type leased struct {
+	Lease     string
+	Token     uint64 `json:"fencing_token"`
+	ExpiresIn int64  `json:"expires_in_ms"`
+}
+
+// AcquireLease acquires a lock for a time. Nothing renews it but Renew. It waits as a Mutex does; with WithWait(0) it only tries. The options for
+// owners and release requests do not apply.
+func (c *Client) AcquireLease(ctx context.Context, lock string, ttl time.Duration, options ...LockOption) (*Lease, error) {
+	h := newHandle(nil, []Want{{Name: lock}}, options)
+	path, body := h.request()
+	delete(body, "reentrant")
+	body["ttl_ms"] = milliseconds(ttl)
+	undo := func(ctx context.Context, granted json.RawMessage) error {
+		var late leased
+		if err := decode(granted, &late); err != nil {
+			return err
+		}
+		return c.ResumeLease(late.Lease).Release(ctx)
+	}
+	answer, err := (&acquire{servers: c.servers, path: path, body: body, wait: h.wait, undo: undo}).run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var got leased
+	if err := decode(answer, &got); err != nil {
+		return nil, err
+	}
+	return &Lease{c, got.Lease, got.Token, time.Duration(got.ExpiresIn) * time.Millisecond}, nil
+}
+
+// ResumeLease returns the lease whose text another process has written down. It sends nothing.
+func (c *Client) ResumeLease(text string) *Lease { return &Lease{client: c, Text: text} }
+
+func (l *Lease) path() string { return "/v1/leases/" + segment(l.Text) }
+
+// Renew renews the lease for this time, or with 0 for the time of before.
+func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
+	body := fields{"request_id": requestID()}
+	if ttl > 0 {
+		body["ttl_ms"] = milliseconds(ttl)
+	}
+	renewed, err := askFor[leased](ctx, l.client.servers, post(l.path()+"/renew", body), l.client.config.Patience)
+	if err != nil {
+		return err
+	}
+	l.Token, l.ExpiresIn = renewed.Token, time.Duration(renewed.ExpiresIn)*time.Millisecond
+	return nil
+}
+
+// Release releases the lock. It may be repeated.
+func (l *Lease) Release(ctx context.Context) error {
+	_, err := l.client.servers.ask(ctx, call{"DELETE", l.path(), nil}, l.client.config.Patience)
+	return err
+}
+
+// Inspect returns what the cluster knows of the lease.
+func (l *Lease) Inspect(ctx context.Context) (LeaseState, error) {
+	return askFor[LeaseState](ctx, l.client.servers, get(l.path()), l.client.config.Patience)
+}
