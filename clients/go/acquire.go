@@ -14,7 +14,7 @@ const forever time.Duration = -1
 const leaseWait = 30 * time.Second
 
 // acquire is one call that may wait, from the first attempt to its end: under one request id, at one server after the other. If it ends
-// without a lock for its caller, it withdraws from the queue, and gives a late grant back.
+// without a lock for its caller, it withdraws from the queue, and releases a late grant.
 type acquire struct {
 	servers *servers
 	// life is the session, or nil for a lease.
@@ -22,7 +22,7 @@ type acquire struct {
 	path string
 	body fields
 	wait time.Duration
-	// undo gives back what nobody wants.
+	// undo releases a grant that came too late for the caller.
 	undo func(context.Context, json.RawMessage) error
 
 	until   time.Time
@@ -96,7 +96,7 @@ func (a *acquire) repeat(ctx context.Context) (json.RawMessage, error) {
 		case err == nil:
 			a.inDoubt = false
 			if a.life != nil {
-				// A session that is lost holds nothing, whatever the cluster granted.
+				// A lost session holds nothing, although the cluster has granted the lock.
 				if loss := a.life.check(); loss != nil {
 					return nil, loss
 				}
@@ -124,7 +124,7 @@ func (a *acquire) repeat(ctx context.Context) (json.RawMessage, error) {
 	}
 }
 
-// cancelled returns the error of a call whose context has ended. What may have been granted is given back, so its outcome is not unknown.
+// cancelled returns the error of a call whose context has ended. A late grant will be released, so the outcome is known.
 func (a *acquire) cancelled(ctx context.Context, why string) error {
 	if a.inDoubt {
 		return ctx.Err()
@@ -220,7 +220,7 @@ func (a *acquire) next() call {
 	return post(a.path, body)
 }
 
-// withdraw sends the same request without a wait. The answer is the end of the wait, or a grant, which is given back.
+// withdraw sends the same request without a wait. The answer is the end of the wait, or a grant, which is released.
 func (a *acquire) withdraw(ctx context.Context) error {
 	a.wait = 0
 	s := a.servers
@@ -240,7 +240,7 @@ func (a *acquire) withdraw(ctx context.Context) error {
 		}
 		s.turnAway(at)
 		if a.life == nil && time.Now().After(end) {
-			// A lease that nobody knows ends with its TTL.
+			// A granted lease ends with its TTL.
 			return err
 		}
 		sleep(ctx, s.pause(pauses.next()))

@@ -128,7 +128,7 @@ func tlsConfig(config Config) (*tls.Config, error) {
 	return secured, nil
 }
 
-// Close closes the sessions of the client, so that nobody waits for their TTLs. Go runs nothing at the end of a program, so defer it.
+// Close closes the sessions of the client, so that their locks are free at once. Go runs nothing at the end of a program, so defer it.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	var open []*Session
@@ -212,12 +212,12 @@ type Contender struct {
 	Token   uint64 `json:"fencing_token"`
 }
 
-// LockState is who holds a lock, and who waits for it.
+// LockState has the holders of a lock, and its queue.
 type LockState struct {
 	Holders, Queue []Contender
 }
 
-// Inspect returns holders and queue of a lock. One that nobody uses has neither.
+// Inspect returns holders and queue of a lock. An unused lock has neither.
 func (c *Client) Inspect(ctx context.Context, lock string) (LockState, error) {
 	state, err := askFor[LockState](ctx, c.servers, get("/v1/locks/"+segment(lock)+"?linearizable=true"), c.config.Patience)
 	if Code(err) == "no_lock" {

@@ -26,6 +26,6 @@
 //
 // # Waiting
 //
-// Lock waits until its context ends, or for the time of WithWait. A call that gives up leaves the queue, and gives back what was granted in
-// the same moment.
+// Lock waits until its context ends, or for the time of WithWait. A call that gives up leaves the queue, and releases a grant of the same
+// moment.
 package lockgate

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 )
 
 const (
-	// handOverTTL is how long the record of a hand-over is kept if the named candidate never leads.
+	// handOverTTL is the time to live of the record of a hand-over, if the named candidate never leads.
 	handOverTTL = 30 * time.Second
 	// observePoll is the length of one wait for a change of the leader.
 	observePoll = time.Second
@@ -28,11 +27,11 @@ func NewElection(s *Session, name string, options ...LockOption) *Election {
 	return &Election{newHandle(s, []Want{{Name: name}}, options), name}
 }
 
-// Leader is who leads an election.
+// Leader is the present leader of an election.
 type Leader struct {
 	// Candidate is the text of Campaign.
 	Candidate string
-	// Term is the fencing token of the leader. It is 0 while nobody leads.
+	// Term is the fencing token of the leader. It is 0 without a leader.
 	Term uint64
 }
 
@@ -108,7 +107,7 @@ func (e *Election) waits(ctx context.Context, candidate string) (bool, error) {
 // Resign gives the leadership up, as Unlock does.
 func (e *Election) Resign(ctx context.Context) error { return e.Unlock(ctx) }
 
-// HandOver resigns in favour of a waiting candidate, who leads next. If none of this name waits, the error matches ErrNoCandidate.
+// HandOver resigns in favour of a waiting candidate, which leads next. If none of this name waits, the error matches ErrNoCandidate.
 func (e *Election) HandOver(ctx context.Context, to string) error {
 	if err := e.Check(); err != nil {
 		return err
@@ -131,7 +130,7 @@ func (e *Election) HandOver(ctx context.Context, to string) error {
 	return e.Unlock(ctx)
 }
 
-// Leader returns who leads, or ErrElectionNoLeader.
+// Leader returns the present leader, or ErrElectionNoLeader.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	state, err := e.session.client.Inspect(ctx, e.name)
 	if err != nil {
@@ -143,7 +142,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{state.Holders[0].Note, state.Holders[0].Token}, nil
 }
 
-// Observe sends the present leader, and every later one. A leader with Term 0 means that nobody leads. The channel is closed when the context
+// Observe sends the present leader, and every later one. A Leader with Term 0 means that there is none. The channel is closed when the context
 // ends, the client is closed, or the cluster refuses to answer.
 func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	leaders := make(chan Leader)
@@ -172,7 +171,11 @@ func (e *Election) Observe(ctx context.Context) <-chan Leader {
 // next waits until the leader is another than before. Changes are watched, and looked for once a second.
 func (e *Election) next(ctx context.Context, before *Leader) (Leader, error) {
 	c := e.session.client
-	watch := "/v1/watch" + (&url.URL{Path: "/locks/" + e.name}).EscapedPath() + "?kind=children&timeout_ms=" + number(observePoll.Milliseconds())
+	watch, err := znodePath("/v1/watch", "/locks/"+e.name)
+	if err != nil {
+		return Leader{}, err
+	}
+	watch += "?kind=children&timeout_ms=" + c.poll(observePoll)
 	for {
 		leader, err := e.Leader(ctx)
 		if err == nil || err == ErrElectionNoLeader {

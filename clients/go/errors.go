@@ -20,8 +20,8 @@ var (
 	ErrUnavailable = errors.New("lockgate: unavailable")
 	// ErrOutcomeUnknown is matched by the error of a request that may have been executed, or may still be.
 	ErrOutcomeUnknown = errors.New("lockgate: the outcome is unknown")
-	// ErrElectionNoLeader is returned by Leader while nobody leads.
-	ErrElectionNoLeader = errors.New("lockgate: nobody leads")
+	// ErrElectionNoLeader is returned by Leader while there is none.
+	ErrElectionNoLeader = errors.New("lockgate: the election has no leader")
 	// ErrNoCandidate is matched by the error of HandOver if no candidate of that name waits.
 	ErrNoCandidate = errors.New("lockgate: no such candidate waits")
 )

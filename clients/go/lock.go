@@ -51,7 +51,7 @@ func WithLockDelay(delay time.Duration) LockOption {
 	return func(h *handle) { h.body["lock_delay_ms"] = milliseconds(delay) }
 }
 
-// WithMinHold lets nobody else have the lock for this time after the grant, even if it is released earlier.
+// WithMinHold keeps others from the lock for this time after the grant, even if it is released earlier.
 func WithMinHold(bound time.Duration) LockOption {
 	return func(h *handle) { h.body["min_hold_ms"] = milliseconds(bound) }
 }
@@ -205,7 +205,7 @@ func (h *handle) lock(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// acquire acquires in whatever session lives then: the loss of one in which nothing is held yet is nobody's concern.
+// acquire acquires in the session that is open. If that is lost before the grant, it starts anew in the next one: nothing was held in it.
 func (h *handle) acquire(ctx context.Context, wait time.Duration) (*grants, error) {
 	until := time.Now().Add(wait)
 	for {
@@ -242,10 +242,10 @@ func (h *handle) acquire(ctx context.Context, wait time.Duration) (*grants, erro
 			return newGrants(open, holds), nil
 		}
 		var lost *Lost
-		if (errors.As(err, &lost) && lost.Reason != "closed" || endsSession(err)) && (wait == forever || time.Now().Before(until)) {
-			continue
+		over := !errors.As(err, &lost) && !endsSession(err) || errors.Is(err, ErrClosed)
+		if over || wait != forever && time.Now().After(until.Add(h.session.client.config.Patience)) {
+			return nil, err
 		}
-		return nil, err
 	}
 }
 
@@ -451,25 +451,18 @@ func (h *handle) ReleaseRequested() (ReleaseRequest, bool) {
 	if err != nil {
 		return ReleaseRequest{}, false
 	}
-	for _, each := range held.asked() {
-		each.life.mu.Lock()
-		request := each.request
-		each.life.mu.Unlock()
-		return request, true
+	for _, each := range held.holds {
+		if request := each.asked(); request != (ReleaseRequest{}) {
+			return request, true
+		}
 	}
 	return ReleaseRequest{}, false
 }
 
-// asked returns the holds with an unanswered release request.
-func (g *grants) asked() (asked []*hold) {
-	g.open.mu.Lock()
-	defer g.open.mu.Unlock()
-	for _, each := range g.holds {
-		if each.request != (ReleaseRequest{}) {
-			asked = append(asked, each)
-		}
-	}
-	return asked
+func (h *hold) asked() ReleaseRequest {
+	h.life.mu.Lock()
+	defer h.life.mu.Unlock()
+	return h.request
 }
 
 // ReplyRelease answers a release request.
@@ -478,7 +471,10 @@ func (h *handle) ReplyRelease(ctx context.Context, answer string) error {
 	if err != nil {
 		return err
 	}
-	for _, each := range held.asked() {
+	for _, each := range held.holds {
+		if len(held.holds) > 1 && each.asked() == (ReleaseRequest{}) {
+			continue
+		}
 		body := fields{"session": held.open.id, "holder": each.holder, "answer": answer, "request_id": requestID()}
 		if _, err := held.open.ask(ctx, post("/v1/locks/"+segment(each.lock)+"/release-request/reply", body)); err != nil {
 			return held.open.explain(each, err)
@@ -603,7 +599,7 @@ func (m *Semaphore) Acquire(ctx context.Context) error { return m.lock(ctx, m.wa
 // TryAcquire takes the permits if they are free. Otherwise its error matches ErrLocked.
 func (m *Semaphore) TryAcquire(ctx context.Context) error { return m.lock(ctx, 0) }
 
-// Release gives the permits back, as Unlock does.
+// Release releases the permits, as Unlock does.
 func (m *Semaphore) Release(ctx context.Context) error { return m.Unlock(ctx) }
 
 // MultiMutex is several locks, all or none. Callers that want some of the same cannot deadlock.

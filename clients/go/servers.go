@@ -300,6 +300,14 @@ func (s *servers) judge(at *server, answer *http.Response, text []byte) (json.Ra
 	return nil, &Refused{Code: problem.Code, Detail: problem.Detail, Status: answer.StatusCode, Problem: text}
 }
 
+// poll returns the length of a long poll, whose answer has to arrive in the time of an attempt.
+func (c *Client) poll(longest time.Duration) string {
+	if bound := c.answerWithin * 4 / 5; longest > bound {
+		longest = bound
+	}
+	return strconv.FormatInt(longest.Milliseconds(), 10)
+}
+
 // ask sends an idempotent request until a server gives a definite answer, or the time is over.
 func (s *servers) ask(ctx context.Context, c call, total time.Duration) (json.RawMessage, error) {
 	deadline, within := time.Now().Add(total), s.client.answerWithin

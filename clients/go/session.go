@@ -45,7 +45,7 @@ func WithTTL(seconds int) SessionOption {
 	return func(s *Session) { s.ttl = time.Duration(seconds) * time.Second }
 }
 
-// WithName sets the text that is shown to people who look at the session.
+// WithName sets a text that operators see at the session.
 func WithName(name string) SessionOption { return func(s *Session) { s.name = name } }
 
 // NewSession returns a session. It sends no request before the first lock.
@@ -81,7 +81,7 @@ func (s *Session) ID() (id string, ttl time.Duration) {
 	return open.id, ttl
 }
 
-// Close ends the session, so that nobody waits for its TTL. Locks that are still held are lost with the reason closed.
+// Close ends the session, so that its locks are free at once. Locks that are still held are lost with the reason closed.
 func (s *Session) Close() error {
 	s.client.mu.Lock()
 	delete(s.client.sessions, s)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// AnyVersion is the version of a znode whose data are replaced or deleted whatever they are.
+// AnyVersion stands for every version of a znode.
 const AnyVersion = -1
 
 // watchPoll is the length of one long poll of a watch.
@@ -92,8 +92,6 @@ func (c *creation) request(ctx context.Context) (fields, *openSession, error) {
 	open, err := c.ephemeral.live(ctx)
 	return body, open, err
 }
-
-func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 // znodePath returns the path of the API for a znode.
 func znodePath(prefix, path string) (string, error) {
@@ -208,7 +206,7 @@ type Event struct {
 // Watch waits for one change until the context ends. With since, a Mzxid (WatchData) or Pzxid (WatchChildren) of an earlier read, no change
 // after that read is missed; 0 watches from now on.
 func (c *Client) Watch(ctx context.Context, path string, kind WatchKind, since uint64) (Event, error) {
-	query := "?linearizable=true&kind=" + string(kind) + "&timeout_ms=" + number(watchPoll.Milliseconds())
+	query := "?linearizable=true&kind=" + string(kind) + "&timeout_ms=" + c.poll(watchPoll)
 	if since > 0 {
 		query += "&zxid=" + strconv.FormatUint(since, 10)
 	}

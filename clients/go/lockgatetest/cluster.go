@@ -530,7 +530,7 @@ func (c *Cluster) leave(call *acquire) {
 	}
 }
 
-// grant grants in the order of the queue: nobody overtakes a waiting call for the same lock.
+// grant grants in the order of the queue: no call overtakes one that waits for the same lock.
 func (c *Cluster) grant() {
 	blocked := map[string]bool{}
 	for lock, holders := range c.holders {
