@@ -19,13 +19,10 @@ type Lease struct {
 
 // LeaseState is what the cluster knows of a lease.
 type LeaseState struct {
-	Lock string
-	Note string
-	// Metadata is the text of an acquire by servers that have it.
-	Metadata string
-	Mode     Mode
-	Token    uint64 `json:"fencing_token"`
-	// ExpiresInMS is what is left, in milliseconds. Nil means that the server does not know.
+	Lock, Note string
+	Mode       Mode
+	Token      uint64 `json:"fencing_token"`
+	// ExpiresInMS is the time that is left, in milliseconds. It is nil if the answering server does not lead.
 	ExpiresInMS *int64 `json:"expires_in_ms"`
 }
 

@@ -85,7 +85,6 @@ type contender struct {
 	Token   uint64 `json:"fencing_token"`
 	Holds   int    `json:"holds"`
 
-	metadata  string
 	ttl       int64
 	upgrading chan struct{}
 }
@@ -172,7 +171,6 @@ type body struct {
 	WaitMS    *int64  `json:"wait_ms"`
 	TTLMS     int64   `json:"ttl_ms"`
 	RequestID string  `json:"request_id"`
-	Metadata  string  `json:"metadata"`
 	Data      *string `json:"data"`
 	Base64    string  `json:"data_base64"`
 	Parents   bool
@@ -450,7 +448,7 @@ func (c *Cluster) requestRelease(lock, reason string) {
 func (c *Cluster) contenders(name string, asked body) []*contender {
 	one := contender{
 		Lock: name, Session: asked.Session, Owner: asked.Owner, Note: asked.Note, Mode: asked.Mode, Limit: asked.Limit, Permits: asked.Permits,
-		metadata: asked.Metadata, ttl: asked.TTLMS,
+		ttl: asked.TTLMS,
 	}
 	if asked.Locks == nil {
 		return []*contender{c.contender(one, asked.Reentrant)}
@@ -661,7 +659,7 @@ func (c *Cluster) lease(method, id string, asked body) (any, *problem) {
 			each.ttl = asked.TTLMS
 		}
 		return object{
-			"lock": each.Lock, "note": each.Note, "metadata": each.metadata, "mode": each.Mode, "fencing_token": each.Token,
+			"lock": each.Lock, "note": each.Note, "mode": each.Mode, "fencing_token": each.Token,
 			"expires_in_ms": each.ttl,
 		}, nil
 	}

@@ -10,7 +10,7 @@ from lockgate import Gate, NotAcquired
 def main() -> None:
     gate = Gate(sys.argv[1])
     try:
-        lease = gate.lease("examples/nightly-report", ttl=600, min_hold=10, metadata="nightly report")
+        lease = gate.lease("examples/nightly-report", ttl=600, min_hold=10, note="nightly report")
     except NotAcquired:
         print("another machine runs it")
         return

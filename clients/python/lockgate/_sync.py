@@ -181,7 +181,7 @@ class Lease:
         _run(self._core.lease_release(self.text))
 
     def inspect(self) -> Json:
-        """Returns lock, fencing token, time that is left, and metadata."""
+        """Returns lock, fencing token, time that is left, and note."""
         return _run(self._core.lease_get(self.text))
 
     def __enter__(self) -> "Lease":
@@ -211,10 +211,9 @@ class Gate(GateBase[Lock]):
         note: Optional[str] = None,
         min_hold: Optional[float] = None,
         max_hold: Optional[float] = None,
-        metadata: Optional[str] = None,
     ) -> Lease:
         """Acquires a lock for `ttl` seconds, without a session. Nothing renews it but `Lease.renew`."""
-        extra = {"metadata": metadata, "min_hold_ms": None if min_hold is None else round(min_hold * 1000)}
+        extra = {"min_hold_ms": None if min_hold is None else round(min_hold * 1000)}
         core, wanted = self._core, Wanted.one(name, note=note, max_hold=max_hold)
         granted = _run(core.lease_acquire(wanted, ttl, wait, extra), lambda late: core.lease_release(late["lease"]))
         return Lease(self, granted["lease"], granted["fencing_token"], granted["expires_in_ms"] / 1000)

@@ -41,7 +41,6 @@ class _Contender:
         self.mode: str = wanted.get("mode", "exclusive")
         self.limit: Optional[int] = wanted.get("limit")
         self.permits: int = wanted.get("permits", 1)
-        self.metadata: Optional[str] = wanted.get("metadata")
         self.ttl_ms: int = wanted.get("ttl_ms", 0)
         self.token = 0
         self.entries = 0
@@ -362,7 +361,7 @@ class FakeCluster:
                         self._grant()
                         return None
                     each.ttl_ms = body.get("ttl_ms", each.ttl_ms)
-                    found = {"lock": each.lock, "fencing_token": each.token, "metadata": each.metadata}
+                    found = {"lock": each.lock, "fencing_token": each.token, "note": each.note}
                     return {**found, "expires_in_ms": each.ttl_ms}
         if method == "DELETE":
             return None

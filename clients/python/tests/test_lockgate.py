@@ -347,12 +347,12 @@ class Threads(unittest.TestCase):
             self.gate.lock("b").acquire()
 
     def test_lease_is_resumed_by_its_text(self) -> None:
-        lease = self.gate.lease("a", ttl=5, metadata="nightly")
+        lease = self.gate.lease("a", ttl=5, note="nightly")
         self.assertFalse(self.gate.lock("a").acquire(blocking=False))
         with self.gate.resume_lease(lease.text) as resumed:
             self.assertEqual(resumed.renew(), 5)
             self.assertEqual(resumed.renew(9), 9)
-            self.assertEqual(resumed.inspect()["metadata"], "nightly")
+            self.assertEqual(resumed.inspect()["note"], "nightly")
         self.assertTrue(self.gate.lock("a").acquire(blocking=False))
 
     @unittest.skipUnless(hasattr(os, "fork"), "needs fork")

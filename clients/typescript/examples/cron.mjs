@@ -8,7 +8,7 @@ import { Gate, NotAcquired } from "lockgate";
 
 const gate = new Gate(process.argv[2] ?? "127.0.0.1:7401");
 try {
-  const lease = await gate.lease("examples/nightly-report", { ttl: 600_000, minHold: 10_000, metadata: "nightly report" });
+  const lease = await gate.lease("examples/nightly-report", { ttl: 600_000, minHold: 10_000, note: "nightly report" });
   try {
     console.log(`running under ${lease.text} with fencing token ${lease.token}`);
   } finally {

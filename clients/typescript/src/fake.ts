@@ -347,7 +347,7 @@ export class FakeCluster implements Transport {
     }
     if (!found) throw new Problem(410, "lease_expired", "the lease has ended");
     const expires_in_ms = body["ttl_ms"] ?? found.wish["ttl_ms"];
-    return { lock: found.lock, fencing_token: found.token, metadata: found.wish["metadata"] ?? null, expires_in_ms };
+    return { lock: found.lock, fencing_token: found.token, note: found.wish["note"] ?? "", expires_in_ms };
   }
 
   // Znodes.

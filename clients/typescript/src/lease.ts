@@ -11,8 +11,6 @@ export interface LeaseOptions extends Omit<AcquireOptions, "ttl" | "owner"> {
   readonly ttl: number;
   /** time from the grant in which nobody else is granted the lock, even if it is released early */
   readonly minHold?: number;
-  /** text for people and tools */
-  readonly metadata?: string;
 }
 
 /** Lock with a time to live of its own. Whoever knows its `text` can renew and release it. */
@@ -30,9 +28,9 @@ export class Lease implements AsyncDisposable {
   /** @internal */
   static async acquire(core: Core, name: string, options: LeaseOptions): Promise<Lease> {
     const [path, { reentrant: _, ...body }] = acquireRequest([{ name }], options);
-    const { ttl, wait = 0, signal, minHold, metadata } = options;
+    const { ttl, wait = 0, signal, minHold } = options;
     const undo = (late: Json): Promise<void> => new Lease(core, late["lease"]).release();
-    const wanted = { ...body, ttl_ms: ttl, min_hold_ms: minHold, metadata };
+    const wanted = { ...body, ttl_ms: ttl, min_hold_ms: minHold };
     const granted = await acquire({ servers: core.servers, life: undefined, path, body: wanted, wait, signal, undo });
     return new Lease(core, granted["lease"], granted["fencing_token"], granted["expires_in_ms"]);
   }
@@ -50,7 +48,7 @@ export class Lease implements AsyncDisposable {
     await this.core.ask("DELETE", `/v1/leases/${segment(this.text)}`);
   }
 
-  /** Returns lock, fencing token, time that is left, and metadata, as the HTTP API has them. */
+  /** Returns lock, fencing token, time that is left, and note, as the HTTP API has them. */
   inspect(): Promise<Json> {
     return this.core.ask("GET", `/v1/leases/${segment(this.text)}`);
   }

@@ -168,9 +168,9 @@ const commands: Record<string, (command: Command, signal: AbortSignal) => unknow
   end_block: (command) => blocks.get(command.as)?.(command["raise"]),
   work: ({ as, every_ms }) => void work(as, grant(as).lock, every_ms),
 
-  async lease_acquire({ client, lock, ttl_ms, wait_ms, min_hold_ms, max_hold_ms, metadata }, signal) {
+  async lease_acquire({ client, lock, ttl_ms, wait_ms, min_hold_ms, max_hold_ms, note }, signal) {
     const wait = wait_ms ?? Infinity;
-    const lease = await gate(client).lease(lock, { ttl: ttl_ms, wait, minHold: min_hold_ms, maxHold: max_hold_ms, metadata, signal });
+    const lease = await gate(client).lease(lock, { ttl: ttl_ms, wait, minHold: min_hold_ms, maxHold: max_hold_ms, note, signal });
     return { lease: lease.text, fencing_token: lease.token, expires_in_ms: lease.expiresIn };
   },
   async lease_renew({ client, lease, ttl_ms }) {

@@ -274,13 +274,13 @@ test("election_hands_over_to_the_named_candidate", async () => {
 
 test("lease_is_renewed_and_released_by_its_text", async () => {
   const cluster = new FakeCluster();
-  const lease = await cluster.gate().lease("a", { ttl: 5000, metadata: "nightly" });
+  const lease = await cluster.gate().lease("a", { ttl: 5000, note: "nightly" });
   const other = cluster.gate();
   await assert.rejects(other.lease("a", { ttl: 5000 }), NotAcquired);
   const again = other.resumeLease(lease.text);
   assert.equal(await again.renew(7000), 7000);
   assert.equal(again.token, lease.token);
-  assert.equal((await again.inspect())["metadata"], "nightly");
+  assert.equal((await again.inspect())["note"], "nightly");
   await again.release();
   await again.release();
   await assert.rejects(lease.renew(), (error) => error instanceof Refused && error.code === "lease_expired");

@@ -137,7 +137,6 @@ type command struct {
 	Raise       *string
 	Answer      string
 	Lease       string
-	Metadata    string
 	Election    string
 	Candidate   string
 	To          string
@@ -180,8 +179,8 @@ func (d *driver) client(c *command) (*opened, []lockgate.LockOption) {
 	if c.Owner != nil {
 		options = append(options, lockgate.WithOwner(*c.Owner))
 	}
-	if c.Note+c.Metadata != "" {
-		options = append(options, lockgate.WithNote(c.Note+c.Metadata))
+	if c.Note != "" {
+		options = append(options, lockgate.WithNote(c.Note))
 	}
 	if c.MinHoldMS > 0 {
 		options = append(options, lockgate.WithMinHold(duration(c.MinHoldMS)))
@@ -447,7 +446,7 @@ func (d *driver) lease(ctx context.Context, c *command) (any, error) {
 		return nil, lease.Release(ctx)
 	}
 	state, err := lease.Inspect(ctx)
-	return object{"lock": state.Lock, "fencing_token": state.Token, "expires_in_ms": state.ExpiresInMS, "metadata": state.Note}, err
+	return object{"lock": state.Lock, "fencing_token": state.Token, "expires_in_ms": state.ExpiresInMS, "note": state.Note}, err
 }
 
 func (d *driver) election(ctx context.Context, c *command) (any, error) {
