@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -357,6 +358,26 @@ func TestCloseTellsHoldersAndWaitersAndFrees(t *testing.T) {
 	_, err := s.Client().Inspect(background, "a")
 	mustBe(t, err, lockgate.ErrClosed)
 	must(t, lockgate.NewMutex(other, "a").TryLock(background))
+}
+
+func TestCloseEndsAllGoroutines(t *testing.T) {
+	before := runtime.NumGoroutine()
+	cluster := lockgatetest.NewCluster()
+	client, err := cluster.Client(lockgate.Config{AtLeader: true})
+	must(t, err)
+	s, err := lockgate.NewSession(client)
+	must(t, err)
+	both := lockgate.NewMultiMutex(s, []lockgate.Want{{Name: "a"}, {Name: "b"}})
+	must(t, both.Lock(background))
+	must(t, both.Unlock(background))
+	must(t, both.Lock(background))
+	ctx, cancel := context.WithCancel(background)
+	leaders := lockgate.NewElection(s, "e").Observe(ctx)
+	<-leaders
+	cancel()
+	must(t, client.Close())
+	cluster.Close()
+	eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 func TestReleaseRequestReachesTheHolder(t *testing.T) {
