@@ -165,7 +165,7 @@ func newHandle(s *Session, wants []Want, options []LockOption) *handle {
 	for _, option := range options {
 		option(h)
 	}
-	if h.mode != "" {
+	if h.mode != "" && h.wants[0].Mode == "" {
 		h.wants[0].Mode = h.mode
 	}
 	return h
@@ -556,7 +556,7 @@ type RWMutex struct{ writer, reader Mutex }
 // NewRWMutex returns a lock of this name. It sends nothing.
 func NewRWMutex(s *Session, name string, options ...LockOption) *RWMutex {
 	return &RWMutex{
-		writer: Mutex{newHandle(s, []Want{{Name: name}}, options)},
+		writer: Mutex{newHandle(s, []Want{{Name: name, Mode: Exclusive}}, options)},
 		reader: Mutex{newHandle(s, []Want{{Name: name, Mode: Shared}}, options)},
 	}
 }
@@ -590,7 +590,7 @@ type Semaphore struct{ *handle }
 
 // NewSemaphore returns a semaphore of this name, of which this value takes some permits. With limit 0 it is the one that is set. It sends nothing.
 func NewSemaphore(s *Session, name string, limit, permits int, options ...LockOption) *Semaphore {
-	return &Semaphore{newHandle(s, []Want{{Name: name, Limit: limit, Permits: permits}}, options)}
+	return &Semaphore{newHandle(s, []Want{{Name: name, Mode: semaphore, Limit: limit, Permits: permits}}, options)}
 }
 
 // Acquire waits for the permits until the context ends, or for the time of WithWait.
