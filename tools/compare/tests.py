@@ -59,7 +59,7 @@ def shown(of):
 class Targets(unittest.TestCase):
     def test_leader_first_lists_the_leader_first(self):
         told = servers.leader_first([1001, 1002, 1003], 1)
-        self.assertEqual(told, ["--servers", "127.0.0.1:1002,127.0.0.1:1001,127.0.0.1:1003"])
+        self.assertEqual(told, ["--server", "127.0.0.1:1002,127.0.0.1:1001,127.0.0.1:1003"])
 
 
 class Ratios(unittest.TestCase):
@@ -120,10 +120,10 @@ class AtLeader(unittest.TestCase):
         self.assertIn("| contended, at the leader | 16 | 4,000 | **4.0x** | **3.0x** | 0.75 |  |  |  |  |", rows)
 
     def test_clients_at_the_leader_get_only_its_address(self):
-        self.assertEqual(servers.leader_alone([1001, 1002], 1), ["--servers", "127.0.0.1:1002"])
+        self.assertEqual(servers.leader_alone([1001, 1002], 1), ["--server", "127.0.0.1:1002"])
 
     def test_http_clients_get_a_target(self):
-        self.assertEqual(servers.by_http(servers.leader_alone([1001, 1002], 1)), ["--target", "127.0.0.1:1002"])
+        self.assertEqual(servers.by_http(servers.leader_alone([1001, 1002], 1)), ["--server", "127.0.0.1:1002"])
 
 
 class Together(unittest.TestCase):

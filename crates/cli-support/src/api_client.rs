@@ -103,6 +103,11 @@ impl ApiClient {
         self
     }
 
+    /// Returns the credentials.
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
     /// Returns the number of repeated calls.
     pub fn retries(&self) -> u64 {
         self.retries

@@ -344,6 +344,57 @@ pub fn encode_path(name: &str) -> String {
     utf8_percent_encode(name, ESCAPED).to_string()
 }
 
+/// Percent-encodes the value of a parameter in a URL.
+pub fn encode_query(value: &str) -> String {
+    encode_path(value).replace('/', "%2F")
+}
+
+/// Sends a `GET` over a connection of its own and hands each line of the body of a 200 response to `sink`, until
+/// the server ends the stream or `sink` returns `false`. The body of any other response is in the returned value.
+pub async fn stream_lines(
+    address: &str,
+    credentials: &Credentials,
+    path: &str,
+    mut sink: impl FnMut(&str) -> anyhow::Result<bool>,
+) -> anyhow::Result<Response> {
+    let mut connection = Connection::connect_as(address, credentials).await?;
+    let authorization = Authorization(connection.token.as_ref());
+    // HTTP/1.0 has no chunks: the body is all that comes until the end of the connection.
+    let request = format!("GET {path} HTTP/1.0\r\nhost: {address}\r\n{authorization}\r\n");
+    connection.stream.write_all(request.as_bytes()).await?;
+    connection.stream.flush().await?;
+    let (mut stream, mut received, mut status) = (connection.stream, Vec::new(), None);
+    loop {
+        if status.is_none() {
+            let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+            let mut head = httparse::Response::new(&mut headers);
+            if let httparse::Status::Complete(bytes) = head.parse(&received)? {
+                status = Some(head.code.unwrap_or_default());
+                received.drain(..bytes);
+            }
+        }
+        while status == Some(200)
+            && let Some(end) = received.iter().position(|byte| *byte == b'\n')
+        {
+            let line: Vec<u8> = received.drain(..=end).collect();
+            if !sink(String::from_utf8_lossy(&line).trim_end())? {
+                return Ok(Response {
+                    status: 200,
+                    body: Vec::new(),
+                });
+            }
+        }
+        let read = stream.read_buf(&mut received).await?;
+        if read == 0 || received.len() > MAX_RESPONSE_BYTES {
+            let status = status.ok_or_else(|| malformed("the connection ended before a response"))?;
+            return Ok(Response {
+                status,
+                body: received,
+            });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,9 +8,12 @@
 
 pub mod api_client;
 pub mod certificates;
+pub mod confirm;
 pub mod connection_options;
+pub mod contexts;
 pub mod credentials;
 pub mod exit_code;
+pub mod format;
 pub mod http_client;
 pub mod open_files;
 pub mod orphans;

@@ -31,16 +31,14 @@ mod wire;
 mod workload;
 mod zookeeper;
 
-use std::path::PathBuf;
-
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use cli_support::ensure_usage;
+use local_cluster::location::{Location, Place};
+use local_cluster::{LocalCluster, LocalNode};
 use nix::unistd::Pid;
 
-use cli_support::connection_options::{ConnectionOptions, addresses};
-use cli_support::credentials::Credentials;
 use load::LoadArgs;
-use local_cluster::LocalCluster;
 use nodes::Nodes;
 use workload::Workload;
 
@@ -118,26 +116,14 @@ pub enum Command {
 /// Servers under load.
 #[derive(Debug, Args)]
 pub struct Target {
-    /// Directory of the local cluster whose nodes are called
-    #[arg(long, default_value = "lockgate-data")]
-    dir: PathBuf,
-    /// Nodes to call instead, as HOST:PORT, separated by commas
-    #[arg(long, visible_alias = "servers", value_delimiter = ',', value_name = "NODES")]
-    target: Vec<String>,
     #[command(flatten)]
-    secured: ConnectionOptions,
+    location: Location,
 }
 
 impl Target {
-    /// Opens the local cluster, unless other nodes are named.
+    /// Returns the local cluster, if the nodes are on this machine.
     fn local(&self) -> anyhow::Result<Option<LocalCluster>> {
-        if !self.target.is_empty() {
-            return Ok(None);
-        }
-        let executable = std::env::current_exe().context("finding this program's own file")?;
-        LocalCluster::open(&self.dir, &executable)
-            .context("start one with `lockgate cluster up`, or name nodes with --target")
-            .map(Some)
+        Ok(self.location.find()?.local())
     }
 
     /// Returns the processes of the nodes, if they are on this machine.
@@ -151,36 +137,45 @@ impl Target {
         Ok(pids)
     }
 
-    /// Returns the addresses for ZooKeeper clients with the credentials. Named nodes may be any ZooKeeper
-    /// servers.
-    fn zookeeper_nodes(&self) -> anyhow::Result<Nodes> {
-        let given = self.secured.credentials()?;
-        let Some(cluster) = self.local()? else {
-            return self.named(given);
-        };
-        let of = |node: &local_cluster::LocalNode| {
-            let address = node.zookeeper.clone();
-            address.with_context(|| format!("node {} does not serve clients of ZooKeeper", node.id))
-        };
-        let addresses = cluster.nodes().map(of).collect::<anyhow::Result<_>>()?;
-        Ok(Nodes::new(addresses, given.or(cluster.credentials())))
-    }
-
-    /// Returns the named nodes.
-    fn named(&self, credentials: Credentials) -> anyhow::Result<Nodes> {
-        let named = addresses("--target", &self.target, &credentials)?;
-        Ok(Nodes::new(named, credentials))
-    }
-
     /// Returns the HTTP addresses of the nodes with the credentials. For a local cluster these are the
     /// administrator's, unless others are given.
     fn nodes(&self) -> anyhow::Result<Nodes> {
-        let given = self.secured.credentials()?;
-        Ok(match self.local()? {
-            Some(cluster) => Nodes::new(cluster.http_addresses(), given.or(cluster.credentials())),
-            None => self.named(given)?,
+        Ok(match self.location.find()? {
+            Place::Local(cluster) => {
+                let credentials = self.location.credentials()?.or(cluster.credentials());
+                Nodes::new(cluster.http_addresses(), credentials)
+            }
+            Place::Servers(servers) => Nodes::new(servers.addresses()?, servers.credentials),
         })
     }
+
+    /// Returns the addresses for ZooKeeper clients with the credentials. The servers of `--server` may be any
+    /// ZooKeeper servers.
+    fn zookeeper_nodes(&self) -> anyhow::Result<Nodes> {
+        Ok(match self.location.find()? {
+            Place::Local(cluster) => {
+                let addresses = cluster
+                    .nodes()
+                    .map(zookeeper_address)
+                    .collect::<anyhow::Result<_>>()?;
+                Nodes::new(addresses, self.location.credentials()?.or(cluster.credentials()))
+            }
+            Place::Servers(servers) => {
+                ensure_usage!(
+                    self.location.names_servers(),
+                    "name the addresses for ZooKeeper clients with --server: {} has those of the HTTP API",
+                    servers.source
+                );
+                Nodes::new(servers.addresses()?, servers.credentials)
+            }
+        })
+    }
+}
+
+/// Returns a node's address for ZooKeeper clients.
+fn zookeeper_address(node: &LocalNode) -> anyhow::Result<String> {
+    let address = node.zookeeper.clone();
+    address.with_context(|| format!("node {} does not serve clients of ZooKeeper", node.id))
 }
 
 /// Runs a measurement on the calling thread and prints the results.

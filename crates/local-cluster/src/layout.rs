@@ -241,7 +241,7 @@ pub fn add(nodes: &[LocalNode], id: NodeId) -> anyhow::Result<LocalNode> {
     let file = node.config_file();
     fs::write(
         &file,
-        format!("# Written by `lockgate cluster add`. All settings and their defaults: cluster/node-1.toml in the sources.\n{table}"),
+        format!("# Written by `lockgate member add`. All settings and their defaults: cluster/node-1.toml in the sources.\n{table}"),
     )
     .with_context(|| file.display().to_string())?;
     Ok(node)
@@ -343,7 +343,7 @@ fn addresses(count: u64, ports: Ports) -> anyhow::Result<Addresses> {
 
 fn configuration(id: NodeId, addresses: &Addresses, settings: &str) -> String {
     let mut text = format!(
-        "# Written by `lockgate cluster up`. All settings and their defaults: cluster/node-1.toml in the sources.\n\
+        "# Written by `lockgate dev up`. All settings and their defaults: cluster/node-1.toml in the sources.\n\
          node_id = {id}\ncluster = \"{CLUSTER}\"\ndata_dir = \"data\"\npid_file = \"pid\"\nzookeeper_listen = \"{}\"\n",
         addresses[&id].1
     );

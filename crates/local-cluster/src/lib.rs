@@ -12,6 +12,7 @@
 mod certificates;
 pub mod layout;
 mod learners;
+pub mod location;
 pub mod members;
 mod mixed_directories;
 pub mod process;
@@ -85,7 +86,7 @@ pub struct LocalCluster {
     credentials: Credentials,
 }
 
-/// Node as `lockgate cluster status` shows it.
+/// Node as `lockgate dev status` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NodeReport {
     /// Node id.
@@ -249,7 +250,7 @@ impl LocalCluster {
         }
         ensure!(
             !live.is_empty(),
-            "no node is running: start the cluster with `lockgate cluster up`"
+            "no node is running: start the cluster with `lockgate dev up`"
         );
         Ok(live)
     }

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use cli_support::api_client::{ApiClient, CallError};
+use cli_support::api_client::ApiClient;
 use cli_support::credentials::Credentials;
-use raft_node::{MemberAddress, NodeId, Role};
+use cli_support::http_client;
+use raft_node::{MemberAddress, NodeId};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -17,6 +18,9 @@ const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Response timeout of one node. The node itself reports an unknown outcome earlier.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Time for the view of one node, when another one cannot serve.
+const VIEW_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Interval at which a learner's progress is queried.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -24,6 +28,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Members {
     client: ApiClient,
+    nodes: Vec<String>,
 }
 
 /// Result of a change.
@@ -40,6 +45,7 @@ impl Members {
     pub fn at(nodes: &[String]) -> Self {
         Self {
             client: ApiClient::new(nodes, 0, CHANGE_TIMEOUT),
+            nodes: nodes.to_vec(),
         }
     }
 
@@ -47,16 +53,29 @@ impl Members {
     pub fn with(self, credentials: Credentials) -> Self {
         Self {
             client: self.client.with(credentials),
+            ..self
         }
     }
 
-    /// Returns the cluster as a node sees it: the document of `GET /v1/cluster`.
+    /// Returns the cluster as a node sees it: the document of `GET /v1/cluster`, of a node that serves if there is
+    /// one. A node without a quorum knows nothing of the others.
     pub async fn status(&mut self) -> anyhow::Result<Value> {
-        let response = self
+        let first = self
             .client
-            .call("GET", "/v1/cluster", &Value::Null, ANSWER_TIMEOUT)
-            .await?;
-        Ok(response.json())
+            .call("GET", "/v1/cluster", &Value::Null, ANSWER_TIMEOUT);
+        let mut status = first.await?.json();
+        for node in &self.nodes {
+            if status["ready"] == true {
+                break;
+            }
+            let request = http_client::request_as(node, self.client.credentials(), "GET", "/v1/cluster", "");
+            if let Ok(Ok(response)) = tokio::time::timeout(VIEW_TIMEOUT, request).await
+                && response.json()["ready"] == true
+            {
+                status = response.json();
+            }
+        }
+        Ok(status)
     }
 
     /// Fails if the node is not a member.
@@ -101,7 +120,7 @@ impl Members {
             {
                 Ok(response) => return Ok(changed(&response.json())),
                 Err(error) if error.code() == "not_caught_up" && Instant::now() < deadline => {}
-                Err(error) => return Err(plain(error)),
+                Err(error) => return Err(error.into()),
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -140,48 +159,10 @@ impl Members {
         }
     }
 
-    /// Returns the members as a table.
-    pub async fn table(&mut self) -> anyhow::Result<String> {
-        let status = self.status().await?;
-        let mut text = String::from("node  role       lag      peer                   http");
-        for member in status["members"].as_array().into_iter().flatten() {
-            let role: Option<Role> = serde_json::from_value(member["role"].clone()).ok();
-            let role = match role {
-                Some(Role::Leader) => "leader",
-                Some(Role::Learner) => "learner",
-                Some(Role::Follower | Role::Candidate) => "follower",
-                None => "?",
-            };
-            let lag = member["lag"]
-                .as_u64()
-                .map_or("-".to_owned(), |lag| lag.to_string());
-            let word = |name: &str| member[name].as_str().unwrap_or_default().to_owned();
-            text.push_str(&format!(
-                "\n{:<4}  {role:<9}  {lag:<7}  {:<21}  {}",
-                member["node_id"].as_u64().unwrap_or_default(),
-                word("peer"),
-                word("http")
-            ));
-        }
-        let retired = status["retired_node_ids"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|range| match (&range["first"], &range["last"]) {
-                (first, last) if first == last => first.to_string(),
-                (first, last) => format!("{first}-{last}"),
-            });
-        let retired: Vec<String> = retired.collect();
-        if !retired.is_empty() {
-            text.push_str(&format!("\nRetired node ids: {}.", retired.join(", ")));
-        }
-        Ok(text)
-    }
-
     async fn change(&mut self, method: &str, path: &str, body: &Value) -> anyhow::Result<ChangeResult> {
         match self.client.call(method, path, body, ANSWER_TIMEOUT).await {
             Ok(response) => Ok(changed(&response.json())),
-            Err(error) => Err(plain(error)),
+            Err(error) => Err(error.into()),
         }
     }
 }
@@ -195,13 +176,5 @@ fn changed(document: &Value) -> ChangeResult {
             .flatten()
             .filter_map(|warning| warning.as_str().map(str::to_owned))
             .collect(),
-    }
-}
-
-/// Reduces an error of the cluster to its text, without the status and the code, which are for programs.
-fn plain(error: CallError) -> anyhow::Error {
-    match error {
-        CallError::Rejected { detail, .. } => anyhow::anyhow!(detail),
-        other => other.into(),
     }
 }

@@ -29,7 +29,7 @@ pub fn mixed_directories(reports: &[NodeReport]) -> Option<String> {
     });
     let described: Vec<String> = described.collect();
     Some(format!(
-        "the nodes have data directories of different clusters: {}. Stop the nodes that do not belong here (`lockgate cluster stop`) \
+        "the nodes have data directories of different clusters: {}. Stop the nodes that do not belong here (`lockgate dev stop`) \
          and restore their own data directories",
         described.join("; ")
     ))

@@ -13,7 +13,7 @@ use super::LocalCluster;
 pub const SETTINGS: &str = "\n[access]\nrequired = true\n";
 
 /// Description of the administrator's token in lists of tokens.
-const DESCRIPTION: &str = "created by lockgate cluster up";
+const DESCRIPTION: &str = "created by lockgate dev up";
 
 fn file(dir: &Path) -> PathBuf {
     dir.join("admin.token")

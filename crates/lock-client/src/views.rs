@@ -161,7 +161,8 @@ struct Page<T> {
 impl LockClient {
     /// Returns the locks whose names begin with `prefix`, by name. The client reads pages, so the list is not of one moment.
     pub async fn locks(&self, prefix: &str) -> Result<Vec<LockSummary>, Error> {
-        self.all(&format!("/v1/locks?prefix={}&", encode::segment(prefix)))
+        let prefix = encode::segment(prefix);
+        self.all(&format!("/v1/locks?prefix={prefix}&holders=true&"))
             .await
     }
 

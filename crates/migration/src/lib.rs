@@ -32,7 +32,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use cli_support::api_client::ApiClient;
-use cli_support::connection_options::{ConnectionOptions, addresses};
+use cli_support::connection_options::ConnectionOptions;
 use cli_support::ensure_usage;
 use cli_support::exit_code::NOT_THE_SAME;
 use cli_support::signals::{Signal, SignalListener};
@@ -65,19 +65,11 @@ const MAX_LISTED: usize = 20;
 /// Options of `lockgate migrate`.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").args(["once", "switch", "verify_only"])))]
+#[command(mut_arg("servers", |servers| servers.visible_alias("to")))]
 pub struct Arguments {
     /// Servers of the source ensemble: HOST:PORT (default port 2181)
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', required = true)]
     from: Vec<String>,
-    /// Nodes of the target cluster: HOST:PORT of their HTTP API
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        value_delimiter = ',',
-        required = true,
-        env = "LOCKGATE_SERVERS"
-    )]
-    to: Vec<String>,
     /// Migrate this znode and its descendants
     #[arg(long, value_name = "PATH", default_value = "/")]
     root: String,
@@ -119,8 +111,9 @@ pub struct Arguments {
     /// Print JSON lines
     #[arg(long)]
     json: bool,
+    /// Target cluster; `--to` is another name of `--server`
     #[command(flatten)]
-    secured: ConnectionOptions,
+    to: ConnectionOptions,
 }
 
 /// Runs the migration on the calling thread. SIGINT and SIGTERM end it at any time, and it can be run again.
@@ -252,9 +245,11 @@ impl Arguments {
                 None => Vec::new(),
             },
         };
-        let target_credentials = self.secured.credentials()?;
-        let to = addresses("--to, LOCKGATE_SERVERS", &self.to, &target_credentials)?;
-        let client = ApiClient::new(&to, 0, self.patience).with(target_credentials);
+        let named = self.to.named()?;
+        let to = named.ok_or_else(|| {
+            UsageError("name the target cluster with --to, LOCKGATE_SERVERS or a context".to_owned())
+        })?;
+        let client = ApiClient::new(&to.addresses()?, 0, self.patience).with(to.credentials);
         let source = Source::new(from, credentials, self.patience);
         Ok(Mirror::new(source, Target::new(client), Scope::new(&self.root)))
     }

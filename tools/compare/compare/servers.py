@@ -247,13 +247,13 @@ class Lockgate(System):
 
 def leader_alone(ports, leader):
     """Returns the arguments for clients that all connect to the leader."""
-    return ["--servers", f"127.0.0.1:{ports[leader]}"]
+    return ["--server", f"127.0.0.1:{ports[leader]}"]
 
 
 def leader_first(ports, leader):
     """Returns the arguments with the servers. The leader is first: a single client connects to it and saves one message in every system."""
     ports = [ports[leader], *ports[:leader], *ports[leader + 1 :]]
-    return ["--servers", ",".join(f"127.0.0.1:{port}" for port in ports)]
+    return ["--server", ",".join(f"127.0.0.1:{port}" for port in ports)]
 
 
 def zombie(pid):
@@ -401,7 +401,7 @@ class Redis(System):
         return "?"
 
     def target(self):
-        return ["--servers", ",".join(f"127.0.0.1:{port}" for port in self.client)]
+        return ["--server", ",".join(f"127.0.0.1:{port}" for port in self.client)]
 
 
 class RedLock(Redis):
@@ -468,7 +468,7 @@ class OpenraftHttp(System):
 
 def by_http(told):
     """Returns the arguments with the servers for loads over HTTP."""
-    return ["--target", *told[1:]]
+    return ["--server", *told[1:]]
 
 
 SYSTEMS = {system.name: system for system in (Lockgate, ZooKeeper, Etcd, Redis, RedLock, OpenraftHttp)}

@@ -19,11 +19,10 @@ use tokio::task::LocalSet;
 use tokio::time::Instant;
 
 use super::nodes::Nodes;
-use super::processes;
 use super::report::{self, Durations, Percentiles, ms};
 use super::workload::Workload;
-use super::zookeeper::servers::Servers;
 use super::zookeeper::tree::Tree;
+use super::{Target, processes};
 use fan_out::{FanOut, Rearm};
 
 /// Open files beside the connections of the watchers.
@@ -33,7 +32,7 @@ const OTHER_FILES: u64 = 256;
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
-    servers: Servers,
+    target: Target,
     /// Number of sessions that watch the znode, each on a connection of its own; several numbers are measured
     /// one after the other
     #[arg(long, value_delimiter = ',', default_value = "1000")]
@@ -89,7 +88,7 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure_usage!(args.seconds > 0, "at least one second is needed");
     let max_sessions = args.sessions.iter().max().copied().unwrap_or_default();
     open_files::raise(max_sessions as u64 + OTHER_FILES)?;
-    let servers = args.servers.nodes()?;
+    let servers = args.target.zookeeper_nodes()?;
     let tree = Tree::new(&request_id());
     let clients = LocalSet::new();
     let measured = tokio::select! {
@@ -142,7 +141,7 @@ async fn measure_sessions(
     while Instant::now() < begin {
         fan_out.change().await?;
     }
-    let pids = args.servers.processes()?;
+    let pids = args.target.processes()?;
     let own = [Pid::this()];
     let (servers_before, own_before) = (spent(&pids)?, spent(&own)?);
     let mut progress = Progress::counting("watched changes", "s");

@@ -2,7 +2,6 @@
 //!
 //! The same program sends the same bytes to both, so all differences are those of the servers.
 
-pub(super) mod servers;
 pub(super) mod session;
 pub(super) mod client;
 mod recipes;

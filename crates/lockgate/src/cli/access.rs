@@ -1,11 +1,11 @@
 //! `lockgate access`: the switch that secures a cluster, and its state.
 
 use clap::{Args, Subcommand};
+use cli_support::format::{Format, Output};
 use cli_support::output::{say, shown};
 use lock_client::{AccessGrant, Caller};
 
 use super::exit::Failure;
-use super::locks::say_json;
 use super::new_token::TokenOutput;
 use super::servers::Servers;
 
@@ -38,9 +38,8 @@ pub struct Secure {
 /// `lockgate access show`
 #[derive(Debug, Args)]
 pub struct Show {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     servers: Servers,
 }
@@ -56,8 +55,8 @@ pub async fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Show(arguments) => {
             let view = arguments.servers.client()?.access().status().await?;
-            if arguments.json {
-                return Ok(say_json(&view)?);
+            if arguments.output.format() != Format::Table {
+                return Ok(arguments.output.say(&view, String::new)?);
             }
             let secured = match view.secured {
                 true => "The cluster is secured: roles decide what each caller may do.",

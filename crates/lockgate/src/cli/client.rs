@@ -1,4 +1,4 @@
-//! Commands that call a running cluster with the Rust client, as any program can.
+//! Commands that call a running cluster, as any program can: nouns with verbs behind them, and short forms.
 
 use std::process::ExitCode;
 
@@ -6,43 +6,60 @@ use anyhow::Context;
 use clap::Subcommand;
 
 use super::exit::Failure;
-use super::{access, history, lock_command, locks, policy, token, znodes};
+use super::lock_verbs::LockVerb;
+use super::{
+    access, events, history, lock_command, lock_verbs, locks, policy, sessions, status, token, znodes,
+};
 
 /// Commands of a client.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a command while holding a lock
+    /// Run a command while holding locks; or show, break or configure locks (see the commands)
     Lock(lock_command::Arguments),
-    /// List the locks
+    /// List, show or end sessions
+    Session {
+        #[command(subcommand)]
+        command: sessions::Command,
+    },
+    /// Read, write and watch znodes
+    Znode {
+        #[command(subcommand)]
+        command: znodes::Command,
+    },
+    /// Secure a cluster; create tokens; define roles
+    Auth {
+        #[command(subcommand)]
+        command: Auth,
+    },
+    /// Print what happens to locks and sessions
+    Events(events::Arguments),
+    /// Show a cluster at a glance; the exit code is 1 if something is wrong
+    Status(status::Arguments),
+    /// List the locks: `lockgate lock list`
     Locks(locks::List),
-    /// Show the holders and the waiters of a lock
+    /// Show the holders and the waiters of a lock: `lockgate lock show`
     Show(locks::Show),
-    /// Take a lock from its holder by force; the holder may still act as if it held it
+    /// Take a lock from its holder by force: `lockgate lock break`
     Break(locks::Break),
-    /// Ask the holders of a lock to release it
-    Revoke(locks::Revoke),
-    /// Stop new grants of a lock, and new waiters
+    /// Ask the holders of a lock to release it: `lockgate lock request-release`
+    Revoke(locks::RequestRelease),
+    /// Stop new grants of a lock, and new waiters: `lockgate lock drain`
     Drain(locks::Drain),
-    /// Set the number of permits of a semaphore
+    /// Set the number of permits of a semaphore: `lockgate lock limit`
     Limit(locks::Limit),
-    /// List the sessions
-    Sessions(locks::Sessions),
-    /// Show the past and present holders of a lock, from the history of a node
+    /// Show the past and present holders of a lock: `lockgate lock history`
     History(history::Arguments),
-    /// List the children of a znode
-    Ls(znodes::Ls),
-    /// Print the data of a znode
-    Get(znodes::Get),
-    /// Replace the data of a znode
-    Set(znodes::Set),
-    /// Create a znode
-    Create(znodes::Create),
-    /// Delete a znode
-    Rm(znodes::Rm),
-    /// Show the stat of a znode
-    Stat(znodes::Stat),
-    /// Wait for changes of a znode
-    Watch(znodes::Watch),
+    /// List the sessions: `lockgate session list`
+    Sessions(sessions::List),
+    #[command(flatten)]
+    ZnodeVerb(znodes::Command),
+    #[command(flatten)]
+    AuthVerb(Auth),
+}
+
+/// Commands on access control.
+#[derive(Debug, Subcommand)]
+pub enum Auth {
     /// Secure a cluster, or show whether it is secured
     Access {
         #[command(subcommand)]
@@ -60,31 +77,64 @@ pub enum Command {
     },
 }
 
+/// Short forms of commands behind nouns. Help lists the long forms.
+pub const SHORT_FORMS: [&str; 20] = [
+    "locks",
+    "show",
+    "break",
+    "revoke",
+    "drain",
+    "limit",
+    "history",
+    "sessions",
+    "ls",
+    "get",
+    "set",
+    "create",
+    "rm",
+    "stat",
+    "watch",
+    "acl",
+    "transaction",
+    "access",
+    "token",
+    "policy",
+];
+
 /// Runs a command.
 pub fn run(command: Command) -> Result<ExitCode, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("starting the runtime")?.block_on(async {
+    runtime()?.block_on(async {
         let done = match command {
             Command::Lock(arguments) => return lock_command::run(arguments).await,
+            Command::Status(arguments) => return status::run(arguments).await,
+            Command::Session { command } => sessions::run(command).await,
+            Command::Znode { command } | Command::ZnodeVerb(command) => znodes::run(command).await,
+            Command::Auth { command } | Command::AuthVerb(command) => match command {
+                Auth::Access { command } => access::run(command).await,
+                Auth::Token { command } => token::run(command).await,
+                Auth::Policy { command } => policy::run(command).await,
+            },
+            Command::Events(arguments) => events::events(arguments).await,
             Command::Locks(arguments) => locks::list(arguments).await,
             Command::Show(arguments) => locks::show(arguments).await,
             Command::Break(arguments) => locks::break_lock(arguments).await,
-            Command::Revoke(arguments) => locks::revoke(arguments).await,
+            Command::Revoke(arguments) => locks::request_release(arguments).await,
             Command::Drain(arguments) => locks::drain(arguments).await,
             Command::Limit(arguments) => locks::limit(arguments).await,
-            Command::Sessions(arguments) => locks::sessions(arguments).await,
             Command::History(arguments) => history::history(arguments).await,
-            Command::Ls(arguments) => znodes::ls(arguments).await,
-            Command::Get(arguments) => znodes::get(arguments).await,
-            Command::Set(arguments) => znodes::set(arguments).await,
-            Command::Create(arguments) => znodes::create(arguments).await,
-            Command::Rm(arguments) => znodes::rm(arguments).await,
-            Command::Stat(arguments) => znodes::stat(arguments).await,
-            Command::Watch(arguments) => znodes::watch(arguments).await,
-            Command::Access { command } => access::run(command).await,
-            Command::Token { command } => token::run(command).await,
-            Command::Policy { command } => policy::run(command).await,
+            Command::Sessions(arguments) => sessions::list(arguments).await,
         };
         done.map(|()| ExitCode::SUCCESS)
     })
+}
+
+/// Runs a verb of `lockgate lock`.
+pub fn run_lock_verb(verb: LockVerb) -> Result<ExitCode, Failure> {
+    let done = runtime()?.block_on(lock_verbs::run(verb));
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("starting the runtime")
 }

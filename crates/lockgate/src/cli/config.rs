@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum};
+use cli_support::format::Output;
 use cli_support::output::say;
 use local_cluster::process::{claimant, send_signal};
 use nix::sys::signal::Signal;
@@ -21,9 +22,8 @@ pub enum Command {
     Check {
         #[command(flatten)]
         file: ConfigFile,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: Output,
     },
     /// Check a configuration, and make the node that runs with it reload it; the node's log names the
     /// settings that it applies
@@ -65,12 +65,9 @@ pub enum Form {
 /// Runs a command.
 pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Check { file, json } => {
+        Command::Check { file, output } => {
             let findings = check(file.config.as_deref()).await;
-            match json {
-                true => say(serde_json::to_string_pretty(&document(&findings)).context("findings as JSON")?)?,
-                false => say(text(&findings))?,
-            }
+            output.say(&document(&findings), || text(&findings))?;
             Ok(match findings.is_good() {
                 true => ExitCode::SUCCESS,
                 false => ExitCode::FAILURE,

@@ -2,12 +2,12 @@
 //! leads to a file and a heading, and the table of contents has every page.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
+use clap::error::ErrorKind;
 
-use super::Cli;
 use crate::config::settings;
 
 /// Root of the repository.
@@ -107,12 +107,39 @@ fn words(line: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the error of a command; `None` if it is valid.
-fn fault(program: &clap::Command, line: &str) -> Option<String> {
-    let mut words = words(line);
-    if words.get(1..3).is_some_and(|two| two == ["lock", "show"]) {
-        words.remove(1);
+/// The program's command line in its two forms: `lockgate lock` has verbs, or runs a command behind `--`.
+struct Programs {
+    with_verbs: clap::Command,
+    that_runs: clap::Command,
+}
+
+impl Programs {
+    fn build() -> Self {
+        let program = |line: &str| {
+            let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let mut program = super::program(&arguments);
+            program.build();
+            program
+        };
+        Self {
+            with_verbs: program("lockgate"),
+            that_runs: program("lockgate lock --"),
+        }
     }
+
+    /// Returns the one for a documented command.
+    fn of(&self, line: &str) -> &clap::Command {
+        match line.starts_with("lockgate lock ") && (line.contains(" -- ") || line.ends_with(" --")) {
+            true => &self.that_runs,
+            false => &self.with_verbs,
+        }
+    }
+}
+
+/// Returns the error of a command; `None` if it is valid.
+fn fault(programs: &Programs, line: &str) -> Option<String> {
+    let program = programs.of(line);
+    let words = words(line);
     let mut command = program;
     let mut has_operand = false;
     let mut rest = words.iter().skip(1);
@@ -149,14 +176,13 @@ fn fault(program: &clap::Command, line: &str) -> Option<String> {
 
 #[test]
 fn documented_commands_exist() {
-    let mut program = Cli::command();
-    program.build();
+    let programs = Programs::build();
     let mut faults = Vec::new();
     let mut count = 0;
     for (path, text) in documents() {
         for line in commands(&path, &text) {
             count += 1;
-            if let Some(fault) = fault(&program, &line) {
+            if let Some(fault) = fault(&programs, &line) {
                 faults.push(format!("{}: {fault}: {line}", path.display()));
             }
         }
@@ -165,27 +191,88 @@ fn documented_commands_exist() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// Returns the arguments of a command that a reader can type as it is; `None` for one with placeholders, or that a
+/// shell changes.
+fn arguments(line: &str) -> Option<Vec<OsString>> {
+    let line = line.split(" #").next().unwrap_or_default().trim();
+    if line.contains(['\'', '[', '…', '|', '<', '>', ';', '&', '`', '(', '\\'])
+        || line.matches('"').count() % 2 != 0
+    {
+        return None;
+    }
+    // Blanks in quotes do not end a word.
+    let mut words = String::new();
+    for (at, part) in line.split('"').enumerate() {
+        words.push_str(&if at % 2 == 1 {
+            part.replace(' ', "_")
+        } else {
+            part.to_owned()
+        });
+    }
+    let words = words.split_whitespace().map(|word| match word.starts_with('$') {
+        // A variable: a node's id, or an address.
+        true => "1".to_owned(),
+        false => word.to_owned(),
+    });
+    let is_placeholder = |word: &String| {
+        let letters = word.trim_matches(|each: char| !each.is_ascii_alphanumeric());
+        letters.len() > 1
+            && letters
+                .chars()
+                .all(|each| each.is_ascii_uppercase() || each == '_')
+    };
+    let words: Vec<String> = words.collect();
+    (!words.iter().any(is_placeholder)).then(|| words.into_iter().map(OsString::from).collect())
+}
+
+#[test]
+fn documented_commands_are_parsed() {
+    let programs = Programs::build();
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for (path, text) in documents() {
+        let code = match is_markdown(&path) {
+            true => split_blocks(&text).0.join("\n"),
+            false => text,
+        };
+        for arguments in commands(Path::new("script"), &code)
+            .iter()
+            .filter_map(|line| arguments(line))
+        {
+            count += 1;
+            let line: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
+            let program = programs.of(&line.join(" ")).clone();
+            if let Err(error) = program.try_get_matches_from(&arguments)
+                && !matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
+            {
+                faults.push(format!("{}: {arguments:?}: {error}", path.display()));
+            }
+        }
+    }
+    assert!(count > 50, "only {count} commands were found");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 #[test]
 fn invalid_commands_are_found() {
-    let mut program = Cli::command();
-    program.build();
+    let programs = Programs::build();
     for line in [
-        "lockgate lock revoke",
-        "lockgate lock break orders/42 --reason hangs",
+        "lockgate lock cancel",
+        "lockgate lock break orders/42 --because hangs",
         "lockgate cluster leader",
         "lockgate locks --holders",
         "lockgate --server 127.0.0.1:7401 locks",
     ] {
-        assert!(fault(&program, line).is_some(), "{line}");
+        assert!(fault(&programs, line).is_some(), "{line}");
     }
     for line in [
         "lockgate lock NAME [OPTIONS] -- COMMAND",
         "lockgate lock show NAME",
         "lockgate lock",
         "lockgate locks [PREFIX]",
-        "lockgate cluster members --node lock-1.example:7400",
+        "lockgate member list --server lock-1.example:7400",
     ] {
-        assert_eq!(fault(&program, line), None, "{line}");
+        assert_eq!(fault(&programs, line), None, "{line}");
     }
 }
 

@@ -3,12 +3,14 @@
 use std::process::ExitCode;
 
 use anyhow::anyhow;
+use cli_support::api_client::CallError;
 use cli_support::exit_code::{LOST, NOT_ALLOWED, NOT_FREE, REMOVED, UNAVAILABLE, UNKNOWN, USAGE};
 use cli_support::output::shown;
 use cli_support::usage::UsageError;
 use lock_client::{Code, Error};
 
 use crate::serve::Removed;
+use crate::snapshot::{NoBackup, SaveError};
 
 /// Failure of a command, with its exit code.
 #[derive(Debug)]
@@ -29,10 +31,22 @@ impl Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        let code = match error.is::<Removed>() {
-            true => ExitCode::from(REMOVED),
-            false if error.is::<UsageError>() => ExitCode::from(USAGE),
-            false => ExitCode::FAILURE,
+        // An error of the cluster without a context.
+        let error = match error.chain().count() {
+            1 => match error.downcast::<CallError>() {
+                Ok(refused) => return refused.into(),
+                Err(other) => other,
+            },
+            _ => error,
+        };
+        let code = match error.downcast_ref::<SaveError>() {
+            _ if error.is::<Removed>() => ExitCode::from(REMOVED),
+            _ if error.is::<UsageError>() => ExitCode::from(USAGE),
+            _ if error.is::<NoBackup>() => ExitCode::from(UNAVAILABLE),
+            Some(SaveError::Refused {
+                status: 401 | 403, ..
+            }) => ExitCode::from(NOT_ALLOWED),
+            _ => ExitCode::FAILURE,
         };
         Self { code, error }
     }

@@ -1,10 +1,11 @@
 //! `lockgate history`: the history of a lock, from a node over HTTP, as a table or as JSON.
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::Args;
 use cli_support::exit_code::{NOT_ALLOWED, UNAVAILABLE};
+use cli_support::format::Output;
 use cli_support::http_client::{self, encode_path};
-use cli_support::output::{say, shown};
+use cli_support::output::shown;
 use serde_json::Value;
 
 use super::exit::Failure;
@@ -22,9 +23,8 @@ pub struct Arguments {
     /// Only holds with smaller fencing tokens
     #[arg(long, value_name = "TOKEN")]
     before: Option<u64>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     /// Each node keeps its own history: the first that answers is shown
     #[command(flatten)]
     servers: Servers,
@@ -33,16 +33,11 @@ pub struct Arguments {
 /// Runs `lockgate history`.
 pub async fn history(arguments: Arguments) -> Result<(), Failure> {
     let document = ask(&arguments).await?;
-    let text = match arguments.json {
-        true => serde_json::to_string_pretty(&document).context("the history as JSON")?,
-        false => table(&document),
-    };
-    Ok(say(text)?)
+    Ok(arguments.output.say(&document, || table(&document))?)
 }
 
 async fn ask(arguments: &Arguments) -> Result<Value, Failure> {
-    let nodes = arguments.servers.client()?.addresses();
-    let credentials = arguments.servers.credentials()?;
+    let connection = arguments.servers.connection()?;
     let mut path = format!(
         "/v1/locks/{}/history?limit={}",
         encode_path(&arguments.name),
@@ -52,8 +47,8 @@ async fn ask(arguments: &Arguments) -> Result<Value, Failure> {
         path.push_str(&format!("&cursor={before}"));
     }
     let (mut silent, mut code) = (Vec::new(), UNAVAILABLE);
-    for node in nodes {
-        match http_client::request_as(&node, &credentials, "GET", &path, "").await {
+    for node in connection.servers {
+        match http_client::request_as(&node, &connection.credentials, "GET", &path, "").await {
             Ok(response) if response.status == 200 => return Ok(response.json()),
             Ok(response) => {
                 let document = response.json();

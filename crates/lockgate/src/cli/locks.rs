@@ -1,13 +1,10 @@
-//! `locks`, `show`, `break`, `revoke`, `drain`, `limit` and `sessions`: views of locks and sessions, and the
-//! interventions of an operator.
+//! `locks`, `show`, `break`, `revoke`, `drain` and `limit`: views of locks, and the interventions of an operator.
 
-use std::time::Duration;
-
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::Args;
+use cli_support::format::{Format, Output};
 use cli_support::output::{say, shown};
 use lock_client::{Contender, LockView, Mode};
-use serde::Serialize;
 
 use super::exit::Failure;
 use super::servers::Servers;
@@ -19,9 +16,8 @@ pub struct List {
     /// Only locks whose names have this prefix
     #[arg(default_value = "")]
     prefix: String,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     servers: Servers,
 }
@@ -31,9 +27,8 @@ pub struct List {
 pub struct Show {
     /// Name of the lock
     name: String,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     servers: Servers,
 }
@@ -58,7 +53,7 @@ pub struct Break {
 
 /// `lockgate revoke`
 #[derive(Debug, Args)]
-pub struct Revoke {
+pub struct RequestRelease {
     /// Name of the lock
     name: String,
     /// Reason, shown to the holders
@@ -99,38 +94,31 @@ pub struct Limit {
     servers: Servers,
 }
 
-/// `lockgate sessions`
-#[derive(Debug, Args)]
-pub struct Sessions {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    servers: Servers,
-}
-
-/// Prints a document as JSON.
-pub fn say_json(document: &impl Serialize) -> anyhow::Result<()> {
-    say(serde_json::to_string_pretty(document).context("the answer as JSON")?)
-}
-
 /// Runs `lockgate locks`.
 pub async fn list(arguments: List) -> Result<(), Failure> {
     let locks = arguments.servers.client()?.locks(&arguments.prefix).await?;
-    if arguments.json {
-        return Ok(say_json(&locks)?);
-    }
     let row = |lock: &lock_client::LockSummary| {
         let mode = lock.mode.map_or("free", Mode::word).to_owned();
+        let of_first = |field: &str| {
+            let first = lock
+                .more
+                .get("first_holder")
+                .and_then(|first| first[field].as_str());
+            first.unwrap_or_default().to_owned()
+        };
         [
             lock.lock.clone(),
             mode,
             lock.holders.to_string(),
             lock.waiters.to_string(),
+            of_first("session"),
+            of_first("since_at"),
+            of_first("note"),
         ]
     };
     let rows: Vec<_> = locks.iter().map(row).collect();
-    Ok(say(table(["LOCK", "MODE", "HOLDERS", "WAITING"], &rows))?)
+    let headings = ["LOCK", "MODE", "HOLDERS", "WAITING", "SESSION", "SINCE", "NOTE"];
+    Ok(arguments.output.say(&locks, || table(headings, &rows))?)
 }
 
 /// Runs `lockgate show`.
@@ -146,8 +134,8 @@ pub async fn show(arguments: Show) -> Result<(), Failure> {
         draining: false,
         more: serde_json::Map::new(),
     });
-    if arguments.json {
-        return Ok(say_json(&view)?);
+    if arguments.output.format() != Format::Table {
+        return Ok(arguments.output.say(&view, String::new)?);
     }
     let used = match (&view.mode, view.limit) {
         (None, _) => "free".to_owned(),
@@ -262,8 +250,8 @@ pub async fn break_lock(arguments: Break) -> Result<(), Failure> {
 }
 
 /// Runs `lockgate revoke`.
-pub async fn revoke(arguments: Revoke) -> Result<(), Failure> {
-    let Revoke {
+pub async fn request_release(arguments: RequestRelease) -> Result<(), Failure> {
+    let RequestRelease {
         name,
         reason,
         holder,
@@ -290,27 +278,4 @@ pub async fn limit(arguments: Limit) -> Result<(), Failure> {
     let client = arguments.servers.client()?;
     // Without a limit it is `--unset`, which clap enforces.
     Ok(client.set_limit(&arguments.name, arguments.limit).await?)
-}
-
-/// Runs `lockgate sessions`.
-pub async fn sessions(arguments: Sessions) -> Result<(), Failure> {
-    let sessions = arguments.servers.client()?.sessions().await?;
-    if arguments.json {
-        return Ok(say_json(&sessions)?);
-    }
-    let seconds = |ms: u64| humantime::format_duration(Duration::from_secs(ms / 1000)).to_string();
-    let row = |session: &lock_client::SessionView| {
-        [
-            session.session.clone(),
-            session.name.clone(),
-            humantime::format_duration(Duration::from_millis(session.ttl_ms)).to_string(),
-            seconds(session.age_ms),
-            session.address.clone(),
-            session.held.len().to_string(),
-            session.awaited.len().to_string(),
-        ]
-    };
-    let rows: Vec<_> = sessions.iter().map(row).collect();
-    let headings = ["SESSION", "NAME", "TTL", "AGE", "ADDRESS", "HOLDS", "AWAITS"];
-    Ok(say(table(headings, &rows))?)
 }

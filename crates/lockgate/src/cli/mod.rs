@@ -5,21 +5,32 @@
 //! processes of its own executable, whatever that is.
 
 mod access;
+mod acl;
+mod api;
 mod cert;
 mod client;
-mod cluster;
+#[cfg(test)]
+mod command_reference;
 mod config;
+mod context;
+mod dev;
 #[cfg(test)]
 mod documentation;
+mod events;
 mod exit;
 mod history;
 mod lock_command;
+mod lock_verbs;
 mod locks;
+mod member;
 mod new_token;
 mod policy;
 mod servers;
+mod sessions;
+mod status;
 mod table;
 mod token;
+mod transaction;
 mod znodes;
 
 use std::ffi::OsString;
@@ -32,6 +43,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cli_support::block_on;
 use cli_support::output::{say, say_bytes, shown_lines, tell, with_causes};
 
+use self::lock_verbs::LockVerb;
 use crate::snapshot;
 
 /// Lock server without external dependencies
@@ -54,15 +66,31 @@ enum Command {
         #[arg(long)]
         insecure: bool,
     },
+    /// List, show and choose the named clusters of your configuration file
+    Context {
+        #[command(subcommand)]
+        command: context::Command,
+    },
     /// Check or reload a node's configuration, or print the reference of all settings
     Config {
         #[command(subcommand)]
         command: config::Command,
     },
-    /// Start, stop and kill the nodes of a cluster on this machine; change the membership of any cluster
+    /// Start, stop and kill the nodes of a cluster on this machine
+    Dev {
+        #[command(subcommand)]
+        command: dev::Command,
+    },
+    /// Show and change the members of a cluster
+    Member {
+        #[command(subcommand)]
+        command: member::Command,
+    },
+    /// The commands of `dev` and `member` under one name
+    #[command(hide = true)]
     Cluster {
         #[command(subcommand)]
-        command: cluster::Command,
+        command: ClusterAlias,
     },
     /// Save, inspect and restore backups
     Snapshot {
@@ -84,7 +112,7 @@ enum Command {
     #[cfg(feature = "migrate")]
     Migrate(Box<migration::Arguments>),
     #[command(flatten)]
-    Client(client::Command),
+    Client(Box<client::Command>),
     /// Print the HTTP API as an OpenAPI document, which every node serves at /v1/openapi.json
     Openapi,
     /// Print the completions of a shell: `lockgate completions bash > /etc/bash_completion.d/lockgate`
@@ -94,19 +122,34 @@ enum Command {
     },
 }
 
+/// Commands of `lockgate cluster`, the short form of `dev` and `member`.
+#[derive(Debug, Subcommand)]
+enum ClusterAlias {
+    #[command(flatten)]
+    Dev(dev::Command),
+    #[command(flatten)]
+    Member(member::Command),
+}
+
 /// Runs the command of this process's arguments.
 pub fn main() -> ExitCode {
-    let matches =
-        without_empty_variables(Cli::command()).get_matches_from(normalized(std::env::args_os().collect()));
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let done = match cli.command {
-        Command::Client(command) => client::run(command),
-        Command::Config { command } => block_on(config::run(command)).map_err(exit::Failure::from),
-        #[cfg(feature = "migrate")]
-        Command::Migrate(arguments) => migration::run(*arguments).map_err(exit::Failure::from),
-        other => run(other)
-            .map(|()| ExitCode::SUCCESS)
-            .map_err(exit::Failure::from),
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let matches = without_empty_variables(program(&arguments)).get_matches_from(&arguments);
+    let done = match lock_verb(&matches) {
+        Some(verb) => client::run_lock_verb(verb.unwrap_or_else(|error| error.exit())),
+        None => match Cli::from_arg_matches(&matches)
+            .unwrap_or_else(|error| error.exit())
+            .command
+        {
+            Command::Client(command) => client::run(*command),
+            Command::Context { command } => context::run(command).map(|()| ExitCode::SUCCESS),
+            Command::Config { command } => block_on(config::run(command)).map_err(exit::Failure::from),
+            #[cfg(feature = "migrate")]
+            Command::Migrate(arguments) => migration::run(*arguments).map_err(exit::Failure::from),
+            other => run(other)
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(exit::Failure::from),
+        },
     };
     done.unwrap_or_else(|failure| {
         // One line: causes are joined by colons. (A configuration has all its errors, each on a line of its
@@ -114,6 +157,39 @@ pub fn main() -> ExitCode {
         tell(shown_lines(&format!("lockgate: {}", with_causes(&failure.error))));
         failure.code
     })
+}
+
+/// Returns the program's command line for these arguments: `lockgate lock` runs a command if there is a `--`, and
+/// otherwise has verbs. A lock may be called as a verb.
+fn program(arguments: &[OsString]) -> clap::Command {
+    let is_run =
+        arguments.get(1).is_some_and(|noun| noun == "lock") && arguments.iter().any(|word| word == "--");
+    let program =
+        Cli::command().mut_subcommands(
+            |command| match client::SHORT_FORMS.contains(&command.get_name()) {
+                true => command.hide(true),
+                false => command,
+            },
+        );
+    match is_run {
+        true => program,
+        false => program.mut_subcommand("lock", |lock| {
+            let about = lock.get_about().cloned();
+            LockVerb::augment_subcommands(lock)
+                .about(about.unwrap_or_default())
+                .subcommand_required(false)
+                .arg_required_else_help(false)
+                .args_conflicts_with_subcommands(true)
+                .subcommand_negates_reqs(true)
+        }),
+    }
+}
+
+/// Returns the verb of `lockgate lock`, if there is one.
+fn lock_verb(matches: &clap::ArgMatches) -> Option<Result<LockVerb, clap::Error>> {
+    let (_, lock) = matches.subcommand().filter(|(noun, _)| *noun == "lock")?;
+    lock.subcommand_name()?;
+    Some(LockVerb::from_arg_matches(lock))
 }
 
 /// Returns the command, which then ignores empty variables of the environment.
@@ -130,21 +206,20 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
         .mut_subcommands(without_empty_variables)
 }
 
-/// Rewrites `lockgate lock show NAME` to `lockgate show NAME`. A lock may still be called `show`: running a
-/// command under it takes a `--` before the command.
-fn normalized(mut arguments: Vec<OsString>) -> Vec<OsString> {
-    let shows = matches!(&arguments[..], [_, lock, show, ..] if lock == "lock" && show == "show");
-    if shows && !arguments.iter().any(|argument| argument == "--") {
-        arguments.remove(1);
-    }
-    arguments
-}
-
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Serve { config, insecure } => crate::serve::serve(config.as_deref(), insecure),
-        Command::Config { .. } => unreachable!("it has exit codes of its own, and has run before"),
-        Command::Cluster { command } => block_on(cluster::run(command)),
+        Command::Context { .. } | Command::Config { .. } => {
+            unreachable!("it has exit codes of its own, and has run before")
+        }
+        Command::Dev { command }
+        | Command::Cluster {
+            command: ClusterAlias::Dev(command),
+        } => block_on(dev::run(command)),
+        Command::Member { command }
+        | Command::Cluster {
+            command: ClusterAlias::Member(command),
+        } => block_on(member::run(command)),
         Command::Snapshot { command } => block_on(snapshot::run(command)),
         Command::Cert { command } => cert::run(command),
         #[cfg(feature = "bench")]
@@ -158,7 +233,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::Completions { shell } => {
             let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "lockgate", &mut text);
+            clap_complete::generate(shell, &mut program(&[]), "lockgate", &mut text);
             say_bytes(&text)
         }
     }
@@ -169,29 +244,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lock_show_is_an_alias_and_a_lock_may_be_called_show() {
-        let normalized = |line: &str| {
-            let arguments = normalized(line.split(' ').map(OsString::from).collect());
-            arguments
-                .join(std::ffi::OsStr::new(" "))
-                .into_string()
-                .expect("text")
+    fn lock_has_verbs_and_a_lock_may_be_called_as_one() {
+        let parsed = |line: &str| {
+            let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            program(&arguments).try_get_matches_from(&arguments)
         };
-        assert_eq!(
-            normalized("lockgate lock show a --json"),
-            "lockgate show a --json"
-        );
-        for other in [
-            "lockgate lock show -- true",
-            "lockgate lock a -- show",
-            "lockgate show lock",
+        for (line, is_verb) in [
+            ("lockgate lock show a --json", true),
+            ("lockgate lock list", true),
+            ("lockgate lock show -- true", false),
+            ("lockgate lock a --note show -- show", false),
+            ("lockgate lock a b -- true", false),
+            ("lockgate show lock", false),
         ] {
-            assert_eq!(normalized(other), other);
+            let matches = parsed(line).expect(line);
+            let verb = lock_verb(&matches);
+            assert_eq!(verb.is_some(), is_verb, "{line}");
+            match verb {
+                Some(verb) => drop(verb.expect(line)),
+                None => drop(Cli::from_arg_matches(&matches).expect(line)),
+            }
+        }
+        for line in [
+            "lockgate lock",
+            "lockgate lock a",
+            "lockgate lock show",
+            "lockgate lock -- true",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
         }
     }
 
     #[test]
     fn the_commands_are_well_defined() {
+        program(&[]).debug_assert();
         Cli::command().debug_assert();
     }
 }

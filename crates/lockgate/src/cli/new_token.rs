@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use cli_support::format::{Format, Output};
 use cli_support::output::{say, shown, tell};
 use cli_support::secret_file::SecretFile;
 use lock_client::NewToken;
 
 use super::exit::Failure;
-use super::locks::say_json;
 
 /// Destination of a new token's secret.
 #[derive(Debug, Args)]
@@ -16,9 +16,8 @@ pub struct TokenOutput {
     /// Write the token to a new file that only its owner can read, instead of printing it
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long, conflicts_with = "out")]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl TokenOutput {
@@ -44,7 +43,7 @@ impl TokenOutput {
                 })?;
                 say(format!("{} has {description}", path.display()))?;
             }
-            _ if self.json => say_json(&new.with_secret())?,
+            _ if self.output.format() != Format::Table => self.output.say(&new.with_secret(), String::new)?,
             _ => {
                 // On standard error, apart from the output for scripts.
                 tell(format!("{description}. It is shown only now."));

@@ -1,12 +1,12 @@
 //! `lockgate policy`: definitions of roles, and the roles of certificates.
 
 use clap::{Args, Subcommand};
+use cli_support::format::Output;
 use cli_support::output::{say, shown};
 use lock_client::{AccessGrant, CertificateView, RoleView};
 use znode_store::{BadRoleName, RoleName};
 
 use super::exit::Failure;
-use super::locks::say_json;
 use super::servers::Servers;
 use super::table::table;
 
@@ -50,9 +50,8 @@ pub struct Set {
 /// `lockgate policy list`, `lockgate policy certificate list`
 #[derive(Debug, Args)]
 pub struct List {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     servers: Servers,
 }
@@ -63,9 +62,8 @@ pub struct Show {
     /// The role
     #[arg(value_parser = role)]
     role: String,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     servers: Servers,
 }
@@ -119,24 +117,24 @@ pub async fn run(command: Command) -> Result<(), Failure> {
                 shown(&in_words(&grants))
             ))?)
         }
-        Command::List(List { json, servers }) => {
+        Command::List(List { output, servers }) => {
             let roles = servers.client()?.access().roles().await?;
-            if json {
-                return Ok(say_json(&roles)?);
-            }
             let row = |role: &RoleView| [role.role.clone(), in_words(&role.grants)];
             let rows: Vec<_> = roles.iter().map(row).collect();
-            Ok(say(table(["ROLE", "ALLOWS"], &rows))?)
+            Ok(output.say(&roles, || table(["ROLE", "ALLOWS"], &rows))?)
         }
-        Command::Show(Show { role, json, servers }) => {
+        Command::Show(Show {
+            role,
+            output,
+            servers,
+        }) => {
             let view = servers.client()?.access().role(&role).await?;
-            if json {
-                return Ok(say_json(&view)?);
-            }
-            for grant in &view.grants {
-                say(shown(&grant.to_string()))?;
-            }
-            Ok(())
+            let lines: Vec<String> = view
+                .grants
+                .iter()
+                .map(|grant| shown(&grant.to_string()))
+                .collect();
+            Ok(output.say(&view, || lines.join("\n"))?)
         }
         Command::Delete(Delete { role, servers }) => {
             servers.client()?.access().delete_role(&role).await?;
@@ -157,14 +155,11 @@ async fn certificate(command: Certificate) -> Result<(), Failure> {
             access.set_certificate(&subject, &role).await?;
             Ok(say(format!("certificate {subject:?} has role {}", shown(&role)))?)
         }
-        Certificate::List(List { json, servers }) => {
+        Certificate::List(List { output, servers }) => {
             let certificates = servers.client()?.access().certificates().await?;
-            if json {
-                return Ok(say_json(&certificates)?);
-            }
             let row = |view: &CertificateView| [view.subject.clone(), view.role.clone()];
             let rows: Vec<_> = certificates.iter().map(row).collect();
-            Ok(say(table(["CERTIFICATE", "ROLE"], &rows))?)
+            Ok(output.say(&certificates, || table(["CERTIFICATE", "ROLE"], &rows))?)
         }
         Certificate::Delete { subject, servers } => {
             servers.client()?.access().delete_certificate(&subject).await?;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use cli_support::format::Output;
 use cli_support::output::{say, shown};
 use lock_client::TokenView;
 
 use super::exit::Failure;
-use super::locks::say_json;
 use super::new_token::TokenOutput;
 use super::policy::role;
 use super::servers::Servers;
@@ -45,9 +45,8 @@ pub struct Create {
 /// `lockgate token list`
 #[derive(Debug, Args)]
 pub struct List {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     servers: Servers,
 }
@@ -77,9 +76,6 @@ pub async fn run(command: Command) -> Result<(), Failure> {
         }
         Command::List(arguments) => {
             let tokens = arguments.servers.client()?.access().tokens().await?;
-            if arguments.json {
-                return Ok(say_json(&tokens)?);
-            }
             let row = |token: &TokenView| {
                 [
                     token.id.clone(),
@@ -90,10 +86,8 @@ pub async fn run(command: Command) -> Result<(), Failure> {
                 ]
             };
             let rows: Vec<_> = tokens.iter().map(row).collect();
-            Ok(say(table(
-                ["ID", "ROLE", "MADE", "EXPIRES", "DESCRIPTION"],
-                &rows,
-            ))?)
+            let headings = ["ID", "ROLE", "MADE", "EXPIRES", "DESCRIPTION"];
+            Ok(arguments.output.say(&tokens, || table(headings, &rows))?)
         }
         Command::Revoke(arguments) => {
             let client = arguments.servers.client()?;

@@ -1,4 +1,4 @@
-//! `ls`, `get`, `set`, `create`, `rm`, `stat` and `watch`: commands on the tree of znodes.
+//! `lockgate znode`: commands on the tree of znodes.
 
 use std::io::{IsTerminal, Read};
 use std::time::Duration;
@@ -6,16 +6,58 @@ use std::time::Duration;
 use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use clap::{Args, ValueEnum};
-use cli_support::output::{say, say_bytes, say_to_reader, shown, shown_lines, shown_on_terminal};
+use clap::{Args, Subcommand, ValueEnum};
+use cli_support::format::{Format, Output};
+use cli_support::output::{say, say_bytes, shown, shown_lines, shown_on_terminal};
 use cli_support::usage::UsageError;
 use lock_client::{CreateMode, WatchKind};
 use serde_json::json;
 
 use super::exit::Failure;
-use super::locks::say_json;
 use super::servers::Servers;
 use super::table::table;
+use super::{acl, transaction};
+
+/// Commands on znodes.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the children of a znode
+    Ls(Ls),
+    /// Print the data of a znode
+    Get(Get),
+    /// Replace the data of a znode
+    Set(Set),
+    /// Create a znode
+    Create(Create),
+    /// Delete a znode
+    Rm(Rm),
+    /// Show the stat of a znode
+    Stat(Stat),
+    /// Wait for changes of a znode
+    Watch(Watch),
+    /// Show or replace the access control list of a znode
+    Acl {
+        #[command(subcommand)]
+        command: acl::Command,
+    },
+    /// Make several changes of znodes, all or none
+    Transaction(transaction::Arguments),
+}
+
+/// Runs a command.
+pub async fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Ls(arguments) => ls(arguments).await,
+        Command::Get(arguments) => get(arguments).await,
+        Command::Set(arguments) => set(arguments).await,
+        Command::Create(arguments) => create(arguments).await,
+        Command::Rm(arguments) => rm(arguments).await,
+        Command::Stat(arguments) => stat(arguments).await,
+        Command::Watch(arguments) => watch(arguments).await,
+        Command::Acl { command } => acl::run(command).await,
+        Command::Transaction(arguments) => transaction::transaction(arguments).await,
+    }
+}
 
 /// `lockgate ls`
 #[derive(Debug, Args)]
@@ -26,9 +68,8 @@ pub struct Ls {
     /// Also show version, size, children and time of the last change
     #[arg(short, long)]
     long: bool,
-    /// Print JSON
-    #[arg(long, conflicts_with = "long")]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     servers: Servers,
 }
@@ -38,9 +79,8 @@ pub struct Ls {
 pub struct Get {
     /// The znode
     path: String,
-    /// Print JSON: data and stat
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     servers: Servers,
 }
@@ -56,9 +96,8 @@ pub struct Set {
     /// Only if the znode has this version
     #[arg(long)]
     version: Option<i32>,
-    /// Print JSON: the stat
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     servers: Servers,
 }
@@ -91,9 +130,8 @@ pub struct Create {
     /// Create missing parents
     #[arg(short, long)]
     parents: bool,
-    /// Print JSON: path and stat
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     servers: Servers,
 }
@@ -118,9 +156,8 @@ pub struct Rm {
 pub struct Stat {
     /// The znode
     path: String,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     servers: Servers,
 }
@@ -154,9 +191,8 @@ pub struct Watch {
     /// exists
     #[arg(long, value_name = "ZXID")]
     after: Option<u64>,
-    /// Print each change as a line of JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     servers: Servers,
 }
@@ -174,15 +210,15 @@ fn data(argument: String) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Runs `lockgate ls`.
-pub async fn ls(arguments: Ls) -> Result<(), Failure> {
+async fn ls(arguments: Ls) -> Result<(), Failure> {
     let children = arguments
         .servers
         .client()?
         .znodes()
         .children(&arguments.path)
         .await?;
-    if arguments.json {
-        return Ok(say_json(&children)?);
+    if arguments.output.format() != Format::Table {
+        return Ok(arguments.output.say(&children, String::new)?);
     }
     if !arguments.long {
         for child in children {
@@ -208,17 +244,16 @@ pub async fn ls(arguments: Ls) -> Result<(), Failure> {
 }
 
 /// Runs `lockgate get`.
-pub async fn get(arguments: Get) -> Result<(), Failure> {
+async fn get(arguments: Get) -> Result<(), Failure> {
     let znode = arguments.servers.client()?.znodes().get(&arguments.path).await?;
-    if arguments.json {
+    if arguments.output.format() != Format::Table {
         // In the form of the API.
         let (name, data) = match znode.text() {
             Some(text) => ("data", text.to_owned()),
             None => ("data_base64", BASE64.encode(&znode.data)),
         };
-        return Ok(say_json(
-            &json!({ "path": arguments.path, name: data, "stat": znode.stat }),
-        )?);
+        let document = json!({ "path": arguments.path, name: data, "stat": znode.stat });
+        return Ok(arguments.output.say(&document, String::new)?);
     }
     if std::io::stdout().is_terminal() {
         // The data is text of other people, and a terminal interprets control characters.
@@ -239,19 +274,18 @@ pub async fn get(arguments: Get) -> Result<(), Failure> {
 }
 
 /// Runs `lockgate set`.
-pub async fn set(arguments: Set) -> Result<(), Failure> {
+async fn set(arguments: Set) -> Result<(), Failure> {
     let znodes = arguments.servers.client()?.znodes();
     let stat = znodes
         .set(&arguments.path, data(arguments.data)?, arguments.version)
         .await?;
-    Ok(match arguments.json {
-        true => say_json(&stat),
-        false => say(format!("version {}", stat.version)),
-    }?)
+    Ok(arguments
+        .output
+        .say(&stat, || format!("version {}", stat.version))?)
 }
 
 /// Runs `lockgate create`.
-pub async fn create(arguments: Create) -> Result<(), Failure> {
+async fn create(arguments: Create) -> Result<(), Failure> {
     let mode = match (arguments.mode, arguments.ttl) {
         (Kind::Persistent, None) => CreateMode::Persistent,
         (Kind::PersistentSequential, None) => CreateMode::PersistentSequential,
@@ -268,14 +302,12 @@ pub async fn create(arguments: Create) -> Result<(), Failure> {
     let (path, stat) = znodes
         .create(&arguments.path, data, mode, arguments.parents)
         .await?;
-    Ok(match arguments.json {
-        true => say_json(&json!({ "path": path, "stat": stat })),
-        false => say(shown_on_terminal(&path)),
-    }?)
+    let document = json!({ "path": path, "stat": stat });
+    Ok(arguments.output.say(&document, || shown_on_terminal(&path))?)
 }
 
 /// Runs `lockgate rm`.
-pub async fn rm(arguments: Rm) -> Result<(), Failure> {
+async fn rm(arguments: Rm) -> Result<(), Failure> {
     let znodes = arguments.servers.client()?.znodes();
     Ok(znodes
         .delete(&arguments.path, arguments.version, arguments.recursive)
@@ -283,7 +315,7 @@ pub async fn rm(arguments: Rm) -> Result<(), Failure> {
 }
 
 /// Runs `lockgate stat`.
-pub async fn stat(arguments: Stat) -> Result<(), Failure> {
+async fn stat(arguments: Stat) -> Result<(), Failure> {
     let stat = arguments
         .servers
         .client()?
@@ -291,8 +323,8 @@ pub async fn stat(arguments: Stat) -> Result<(), Failure> {
         .get(&arguments.path)
         .await?
         .stat;
-    if arguments.json {
-        return Ok(say_json(&stat)?);
+    if arguments.output.format() != Format::Table {
+        return Ok(arguments.output.say(&stat, String::new)?);
     }
     let fields = serde_json::to_value(&stat).context("the stat as JSON")?;
     let fields = fields.as_object().context("a stat has fields")?;
@@ -308,7 +340,7 @@ pub async fn stat(arguments: Stat) -> Result<(), Failure> {
 }
 
 /// Runs `lockgate watch`.
-pub async fn watch(arguments: Watch) -> Result<(), Failure> {
+async fn watch(arguments: Watch) -> Result<(), Failure> {
     let znodes = arguments.servers.client()?.znodes();
     let kind = match arguments.kind {
         Watched::Data => WatchKind::Data,
@@ -322,11 +354,8 @@ pub async fn watch(arguments: Watch) -> Result<(), Failure> {
             Some(seen) => znodes.watch_after(&arguments.path, kind, seen).await?,
             None => znodes.watch(&arguments.path, kind).await?,
         };
-        let line = match arguments.json {
-            true => serde_json::to_string(&event).context("the event as JSON")?,
-            false => format!("{:<16}  {}  at {}", event.event, shown(&event.path), event.zxid),
-        };
-        if !say_to_reader(line)? || arguments.once {
+        let line = || format!("{:<16}  {}  at {}", event.event, shown(&event.path), event.zxid);
+        if !arguments.output.say_next(&event, line)? || arguments.once {
             return Ok(());
         }
         seen = Some(event.zxid).filter(|_| kind != WatchKind::Recursive);

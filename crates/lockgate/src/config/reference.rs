@@ -114,7 +114,7 @@ pub fn sample(node: u64) -> String {
 #
 #     lockgate serve --config cluster/node-{node}.toml
 #
-# (`lockgate cluster up` writes such files itself.) `lockgate config check --config FILE` checks a file. Environment variables override
+# (`lockgate dev up` writes such files itself.) `lockgate config check --config FILE` checks a file. Environment variables override
 # it: raft.heartbeat_ms is LOCKGATE_RAFT_HEARTBEAT_MS, members is LOCKGATE_MEMBERS=\"1=PEER/HTTP,2=PEER/HTTP,…\". Unknown settings are
 # errors. Settings that are commented out show their default. Relative paths are relative to this file. Times are in milliseconds.
 # A reload (SIGHUP, or `lockgate config reload`) applies settings marked [live], the next start all others.

@@ -6,7 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use cli_support::output::shown;
+use cli_support::format::{Format, Output};
+use cli_support::output::{say, shown};
 use lock_node::backup::{Inspection, inspect_with_progress};
 use serde_json::{Value, json};
 use znode_store::{Store, ZPath};
@@ -22,8 +23,8 @@ pub enum List {
     Sessions,
 }
 
-/// Reads and checks the whole file. Returns the report.
-pub fn run(file: &Path, json: bool, lists: &[List]) -> anyhow::Result<String> {
+/// Reads and checks the whole file, and prints the report.
+pub fn run(file: &Path, output: Output, lists: &[List]) -> anyhow::Result<()> {
     let look = |store: &Store| {
         let list = |list: &List| match list {
             List::Znodes => ("znode_list", znodes(store)),
@@ -36,12 +37,12 @@ pub fn run(file: &Path, json: bool, lists: &[List]) -> anyhow::Result<String> {
         let mut progress = super::read_progress(file, "reading the backup");
         inspect_with_progress(file, &mut progress, look).with_context(|| file.display().to_string())?
     };
-    if json {
+    if output.format() != Format::Table {
         let mut document = document(&inspection);
         for (name, list) in listed {
             document[name] = list.into();
         }
-        return serde_json::to_string_pretty(&document).context("an inspection as JSON");
+        return output.say(&document, String::new);
     }
     let mut report = format!(
         "{} is a complete backup.\n\n{}",
@@ -54,7 +55,7 @@ pub fn run(file: &Path, json: bool, lists: &[List]) -> anyhow::Result<String> {
             write!(report, "\n  {}", shown(&item.to_string())).expect("writing to a String cannot fail");
         }
     }
-    Ok(report)
+    say(report)
 }
 
 /// Returns the summary as text.

@@ -10,13 +10,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Subcommand;
-use cli_support::connection_options::{ConnectionOptions, addresses};
+use cli_support::connection_options::{Connection, ConnectionOptions};
+use cli_support::ensure_usage;
+use cli_support::format::Output;
 use cli_support::output::say;
 use cli_support::progress::Progress;
-use lock_node::backup::{MOVED_AT_LEAST, RestoreOptions, Restored, restore_with_progress};
+use lock_node::backup::{Inspection, MOVED_AT_LEAST, RestoreOptions, Restored, restore_with_progress};
 
 pub use self::inspect::List;
-pub use self::save::{SaveError, save};
+pub use self::save::{NoBackup, SaveError, save};
 use crate::config::ServeConfig;
 
 /// Commands on backups.
@@ -26,23 +28,20 @@ pub enum Command {
     Save {
         /// New file; an existing file is never replaced
         file: PathBuf,
-        /// Any node of the cluster: HOST:PORT of its HTTP API
-        #[arg(long, default_value = "127.0.0.1:7401", value_name = "HOST:PORT")]
-        node: String,
-        /// Save the node's own state without contacting the leader, for a cluster that has lost its quorum
+        /// Save the node's own state without contacting the leader, for a cluster that has lost its quorum.
+        /// Name that node alone with --server
         #[arg(long)]
         stale: bool,
-        /// For nodes with TLS, and for secured clusters
+        /// The first server that has a backup sends it
         #[command(flatten)]
-        secured: ConnectionOptions,
+        connection: ConnectionOptions,
     },
     /// Show the contents of a backup, after all checksums and the state's digest are verified
     Inspect {
         /// The backup
         file: PathBuf,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: Output,
         /// Also list these contents
         #[arg(long, value_enum)]
         list: Vec<List>,
@@ -69,15 +68,10 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Save {
             file,
-            node,
             stale,
-            secured,
+            connection,
         } => {
-            let credentials = secured.credentials()?;
-            let node = addresses("--node", &[node], &credentials)?.remove(0);
-            let saved = save(&node, &credentials, &file, !stale)
-                .await
-                .with_context(|| format!("saving a backup of {node}"))?;
+            let saved = save_from_any(&connection.connection()?, &file, stale).await?;
             say(format!(
                 "{} is a complete backup of cluster {:?}.\n\n{}",
                 file.display(),
@@ -85,7 +79,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
                 inspect::text(&saved)
             ))
         }
-        Command::Inspect { file, json, list } => say(inspect::run(&file, json, &list)?),
+        Command::Inspect { file, output, list } => inspect::run(&file, output, &list),
         Command::Restore {
             file,
             config,
@@ -107,6 +101,24 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
             say(restore_report(&restored, &data_dir, config.raft.members.len()))
         }
     }
+}
+
+/// Saves a backup of the first server that sends one.
+async fn save_from_any(connection: &Connection, file: &Path, stale: bool) -> anyhow::Result<Inspection> {
+    let nodes = connection.addresses()?;
+    ensure_usage!(
+        !stale || nodes.len() == 1,
+        "--stale saves the state of one node: name that node alone with --server"
+    );
+    let mut failures = Vec::new();
+    for node in &nodes {
+        match save(node, &connection.credentials, file, !stale).await {
+            Ok(saved) => return Ok(saved),
+            Err(error) if error.may_be_better_elsewhere() => failures.push(format!("{node}: {error}")),
+            Err(error) => return Err(error).with_context(|| format!("saving a backup of {node}")),
+        }
+    }
+    Err(NoBackup(failures.join("; ")).into())
 }
 
 /// Returns a function that shows how much of a file is read. It shows nothing for a file without a known

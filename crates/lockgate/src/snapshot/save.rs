@@ -45,6 +45,25 @@ pub enum SaveError {
     },
 }
 
+impl SaveError {
+    /// Returns whether another node may send a backup: this one cannot be reached, or cannot serve now.
+    pub fn may_be_better_elsewhere(&self) -> bool {
+        matches!(
+            self,
+            Self::Download(_)
+                | Self::Refused {
+                    status: 429 | 503,
+                    ..
+                }
+        )
+    }
+}
+
+/// No server could send a backup, for these reasons.
+#[derive(Debug, thiserror::Error)]
+#[error("no server has sent a backup: {0}")]
+pub struct NoBackup(pub String);
+
 /// Downloads a backup from the node at `node` (`host:port`) into `file`, durably, after every checksum and
 /// the state's digest are verified. Returns a summary of its contents. With `linearizable` the backup
 /// contains everything that was acknowledged before; without it, the node's own state.
@@ -58,14 +77,6 @@ pub async fn save(
         return Err(SaveError::Exists(file.to_owned()));
     }
     let mut part = PartialFile::create(file)?;
-    let node = node
-        .strip_prefix(if credentials.tls.is_some() {
-            "https://"
-        } else {
-            "http://"
-        })
-        .unwrap_or(node)
-        .trim_end_matches('/');
     let path = format!("/v1/snapshot?linearizable={linearizable}");
     let mut failed = None;
     let (mut progress, mut received) = (Progress::new("downloading the backup"), 0);

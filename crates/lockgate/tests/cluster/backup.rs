@@ -96,10 +96,10 @@ async fn lost_cluster_is_restored_from_its_backup() {
 
     let promised = acknowledged.lock().unwrap().clone();
     let follower = cluster.followers().await[0];
-    let said = succeeds(&["save", &file, "--node", &cluster.http(follower)]).await;
+    let said = succeeds(&["save", &file, "--server", &cluster.http(follower)]).await;
     assert!(said.contains("is a complete backup"), "{said}");
     assert!(
-        fails(&["save", &file, "--node", &cluster.http(follower)])
+        fails(&["save", &file, "--server", &cluster.http(follower)])
             .await
             .contains("exists and is not replaced")
     );
@@ -211,7 +211,13 @@ async fn lost_cluster_is_restored_from_its_backup() {
 
     // A backup of the new cluster.
     let second = path("second");
-    succeeds(&["save", &second, "--node", &format!("http://{}", cluster.http(1))]).await;
+    succeeds(&[
+        "save",
+        &second,
+        "--server",
+        &format!("http://{}", cluster.http(1)),
+    ])
+    .await;
     let seen = inspected(&second).await;
     assert!(seen["zxid"].as_u64().unwrap() > last_shown);
     let left: Vec<_> = std::fs::read_dir(place.path())
@@ -233,17 +239,17 @@ async fn failed_backup_leaves_no_file() {
     // Without a quorum it is unknown which writes were acknowledged; the node's own state can be saved all
     // the same.
     let node = cluster.http(1);
-    let refused = fails(&["save", file, "--node", &node]).await;
+    let refused = fails(&["save", file, "--server", &node]).await;
     assert!(refused.contains("the node answered 503"), "{refused}");
     assert!(is_empty(place.path()));
-    succeeds(&["save", file, "--node", &node, "--stale"]).await;
+    succeeds(&["save", file, "--server", &node, "--stale"]).await;
     std::fs::remove_file(file).unwrap();
     cluster.kill(1).await.unwrap();
-    let refused = fails(&["save", file, "--node", &node]).await;
+    let refused = fails(&["save", file, "--server", &node]).await;
     assert!(refused.contains("the download failed"), "{refused}");
     assert!(is_empty(place.path()));
     let nowhere = place.path().join("missing/backup");
-    fails(&["save", nowhere.to_str().unwrap(), "--node", &node]).await;
+    fails(&["save", nowhere.to_str().unwrap(), "--server", &node]).await;
 }
 
 fn is_empty(dir: &Path) -> bool {

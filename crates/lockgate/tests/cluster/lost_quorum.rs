@@ -38,7 +38,7 @@ async fn last_node_becomes_a_new_cluster() {
     let place = TempDir::new().unwrap();
     let backup = place.path().join("last");
     let backup = backup.to_str().unwrap();
-    succeeds(&["snapshot", "save", backup, "--node", &old.http(left), "--stale"]).await;
+    succeeds(&["snapshot", "save", backup, "--server", &old.http(left), "--stale"]).await;
     old.kill(left).await.unwrap();
 
     let mut new = TestCluster::configure("");

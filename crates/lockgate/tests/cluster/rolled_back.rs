@@ -102,7 +102,15 @@ async fn grant_that_a_rolled_back_node_had_acknowledged_is_not_granted_again() {
 
     // One command repairs it.
     let dir = cluster.dir().to_str().unwrap().to_owned();
-    succeeds(&["cluster", "replace", &returning.to_string(), "--dir", &dir]).await;
+    succeeds(&[
+        "member",
+        "replace",
+        "--yes",
+        &returning.to_string(),
+        "--dir",
+        &dir,
+    ])
+    .await;
     let seen = cluster
         .send(leader, "GET", "/v1/cluster", &Value::Null)
         .await

@@ -19,9 +19,9 @@ async fn new_cluster_can_have_observers() {
     let shown = succeeds(&[&up[..], &["--nodes", "1", "--learners", "2"]].concat()).await;
     assert!(shown.contains("Started 3 of 3 nodes"), "{shown}");
     assert_eq!(shown.matches("learner").count(), 2, "{shown}");
-    // The option is for new clusters; existing ones have `cluster add`.
+    // The option is for new clusters; existing ones have `member add`.
     let stderr = fails(&["cluster", "up", "--dir", dir, "--learners", "1"]).await;
-    assert!(stderr.contains("cluster add"), "{stderr}");
+    assert!(stderr.contains("member add"), "{stderr}");
 }
 
 #[tokio::test]

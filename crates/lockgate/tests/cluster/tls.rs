@@ -144,10 +144,10 @@ async fn curl_and_the_command_line_are_served_over_tls() {
         "{refused}"
     );
     let backup = file("backup");
-    let saved = succeeds(&[&["snapshot", "save", text(&backup), "--node", &url], &own[..]].concat()).await;
+    let saved = succeeds(&[&["snapshot", "save", text(&backup), "--server", &url], &own[..]].concat()).await;
     assert!(saved.contains("is a complete backup"), "{saved}");
     let _started_by_the_command_line = Down(cluster.dir());
-    let grown = succeeds(&["cluster", "add", "--dir", text(cluster.dir()), "--voter"]).await;
+    let grown = succeeds(&["member", "add", "--dir", text(cluster.dir()), "--voter"]).await;
     assert!(grown.contains("node 4 has a vote"), "{grown}");
 }
 

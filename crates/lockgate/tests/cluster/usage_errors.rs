@@ -40,6 +40,20 @@ const CLIENTS: &[&[&str]] = &[
     &["access", "show"],
     &["token", "list"],
     &["policy", "list"],
+    &["auth", "policy", "list"],
+    &["status"],
+    &["events"],
+    &["lock", "list"],
+    &["lock", "graph"],
+    &["lock", "check", "job", "1"],
+    &["session", "list"],
+    &["session", "show", "a"],
+    &["session", "end", "a"],
+    &["znode", "get", "/a"],
+    &["znode", "acl", "get", "/a"],
+    &["znode", "transaction", "[]"],
+    &["member", "list"],
+    &["snapshot", "save", "/nowhere/backup"],
 ];
 
 const WRONG_SERVERS: [&str; 4] = ["127.0.0.1:7401,", "127.0.0.1", "nonsense", ","];
@@ -51,7 +65,7 @@ async fn clients_refuse_wrong_servers() {
             let option = [*command, &["--server", servers]].concat();
             // Before the command of `lockgate lock`.
             let option = match command[0] {
-                "lock" => vec!["lock", "job", "--server", servers, "--", "true"],
+                "lock" if command[1] == "job" => vec!["lock", "job", "--server", servers, "--", "true"],
                 _ => option,
             };
             assert_usage(&option, NOBODY, "is not the address of a server").await;
@@ -77,13 +91,19 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["cluster", "kill", "nobody", "--dir", "/nowhere"], "nobody"),
     (&["cluster", "stop", "first"], "first"),
     (&["cluster", "snapshot", "--node", "first"], "first"),
-    (&["cluster", "demote", "first"], "first"),
-    (&["cluster", "remove", "first"], "first"),
-    (&["cluster", "add", "first"], "first"),
-    (&["cluster", "move-leader", "first"], "first"),
+    (&["member", "demote", "first"], "first"),
+    (&["member", "remove", "first"], "first"),
+    (&["member", "add", "first"], "first"),
+    (&["member", "move-leader", "first"], "first"),
+    (&["member", "remove", "2"], "--yes"),
+    (&["member", "list", "--context", "nowhere"], "nowhere"),
+    (&["status", "--every", "soon"], "soon"),
+    (&["context", "show", "nowhere"], "nowhere"),
+    (&["znode", "acl", "set", "/a", "world"], "SCHEME:ID:PERMS"),
+    (&["znode", "transaction", "{"], "JSON"),
     (
         &[
-            "cluster",
+            "member",
             "set-address",
             "2",
             "--peer",
@@ -123,13 +143,13 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["bench", "lock", "--clients", "0"], "client"),
     (&["bench", "lock", "--seconds", "0"], "second"),
     (&["bench", "failover", "--kills", "0"], "kill"),
-    (&["bench", "lock", "--target", "nonsense"], "--target"),
+    (&["bench", "lock", "--server", "nonsense"], "--server"),
     (&["bench", "watch", "--seconds", "0"], "second"),
     (&["migrate"], "--from"),
     (&["migrate", "--from", "a:b", "--to", NOBODY], "\"b\""),
-    (&["migrate", "--from", NOBODY, "--to", "nonsense"], "--to"),
+    (&["migrate", "--from", NOBODY, "--to", "nonsense"], "--server"),
     (&["lock", "job"], "COMMAND"),
-    (&["lock", "job", "true"], "true"),
+    (&["lock", "job", "true"], "COMMAND"),
     (&["lock", "job", "--wait", "soon", "--", "true"], "soon"),
     (&["lock", "job", "--wait", "8days", "--", "true"], "7days"),
     (&["lock", "job", "--try", "--wait", "1s", "--", "true"], "--try"),

@@ -78,7 +78,7 @@ async fn every_workload_runs_over_http_and_zookeepers_protocol() {
     for over in ["http", "zookeeper"] {
         let target = addresses(&cluster, over);
         for workload in WORKLOADS {
-            let arguments = [workload, "--over", over, "--target", &target, "--clients", "6"];
+            let arguments = [workload, "--over", over, "--server", &target, "--clients", "6"];
             let reports = reports(&arguments).await;
             assert_eq!(reports.len(), 1);
             assert_valid_report(&reports[0], workload, over, 6);
@@ -108,7 +108,7 @@ async fn at_leader_connects_all_clients_to_the_leader() {
     // A node without an answer is not the leader.
     cluster.kill(follower).await.unwrap();
     let target = addresses(&cluster, "http");
-    let loads = reports(&["contended", "--target", &target, "--clients", "4", "--at-leader"]).await;
+    let loads = reports(&["contended", "--server", &target, "--clients", "4", "--at-leader"]).await;
     assert_valid_report(&loads[0], "contended", "http", 4);
     assert_eq!(loads[0]["nodes"], 1, "{}", loads[0]);
     for (node, asked) in [(leader, true), (other, false)] {
@@ -118,7 +118,7 @@ async fn at_leader_connects_all_clients_to_the_leader() {
             |line: &str| line.starts_with("lockgate_http_requests_total") && line.contains("/acquire");
         assert_eq!(metrics.lines().any(acquires), asked, "node {node}");
     }
-    let alone = bench(&["set", "--over", "zookeeper", "--target", &target, "--at-leader"]).await;
+    let alone = bench(&["set", "--over", "zookeeper", "--server", &target, "--at-leader"]).await;
     let said = String::from_utf8_lossy(&alone.stderr);
     assert!(!alone.status.success() && said.contains("--at-leader"), "{said}");
 }
@@ -127,7 +127,7 @@ async fn at_leader_connects_all_clients_to_the_leader() {
 async fn open_loop_offers_the_requested_rate() {
     let cluster = TestCluster::start().await;
     let target = addresses(&cluster, "http");
-    let loads = reports(&["set", "--target", &target, "--clients", "4", "--rate", "50"]).await;
+    let loads = reports(&["set", "--server", &target, "--clients", "4", "--rate", "50"]).await;
     let report = &loads[0];
     assert_valid_report(report, "set", "http", 4);
     let offered = &report["offered"];
@@ -146,7 +146,7 @@ async fn gap_reports_the_longest_time_without_a_success() {
             "gap",
             "--over",
             over,
-            "--target",
+            "--server",
             &target,
             "--writers",
             "3",
@@ -168,7 +168,7 @@ async fn gap_reports_the_longest_time_without_a_success() {
 async fn fill_leaves_its_znodes() {
     let cluster = TestCluster::start().await;
     let target = addresses(&cluster, "zookeeper");
-    let output = bench(&["fill", "--target", &target, "--znodes", "2500", "--json"]).await;
+    let output = bench(&["fill", "--server", &target, "--znodes", "2500", "--json"]).await;
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     let path = "/v1/znodes/lockgate-bench-fill?descendants=true&linearizable=true";

@@ -19,7 +19,7 @@ fn load(cluster: &TestCluster, arguments: &[&str]) -> Child {
     // A background job of a shell ignores SIGINT, and the program would inherit that.
     Command::new("env")
         .args(["--default-signal=INT", LOCKGATE])
-        .args(["bench", "zookeeper", "--json", "--servers", &servers.join(",")])
+        .args(["bench", "zookeeper", "--json", "--server", &servers.join(",")])
         .args(arguments)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

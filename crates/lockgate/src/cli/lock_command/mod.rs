@@ -14,7 +14,7 @@ use cli_support::connection_options::TOKEN_VARIABLE;
 use cli_support::exit_code;
 use cli_support::orphans::Orphans;
 use cli_support::output::{shown, tell};
-use lock_client::{AcquireOptions, Error, LockGuard, LockSession, Loss, SessionState};
+use lock_client::{AcquireOptions, Error, LockSession, LockSet, Loss, SessionState};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::process::Child;
@@ -24,10 +24,12 @@ use super::exit::Failure;
 use super::servers::Servers;
 use crate::cli::lock_command::process_group::ProcessGroup;
 
+mod hold;
 mod process_group;
 mod signals;
 mod suspend;
 
+use hold::Hold;
 use signals::Signals;
 
 /// Minimum time for the servers to answer with `--try` and a shorter `--wait`: twice as long as an election
@@ -88,10 +90,11 @@ impl Limit {
 /// `lockgate lock`
 #[derive(Debug, Args)]
 #[command(override_usage = "\
-lockgate lock [OPTIONS] <NAME> -- <COMMAND>...
-       lockgate lock show [OPTIONS] <NAME>    (the same as `lockgate show`)")]
+lockgate lock [OPTIONS] <NAME>... -- <COMMAND>...
+       lockgate lock <VERB> ...")]
 #[command(after_help = "\
-The command gets LOCKGATE_FENCING_TOKEN, LOCKGATE_LOCK and LOCKGATE_SESSION in its environment. The exit code is that of the command; \
+The command gets LOCKGATE_FENCING_TOKEN, LOCKGATE_LOCK and LOCKGATE_SESSION in its environment. Several locks are acquired in one step: \
+they have the same token, and LOCKGATE_LOCK has a name on each line. The exit code is that of the command; \
 for a signal it is 128 + its number.\n\n\
   69  no server was available, or the session expired; the command was not run\n\
   75  the lock was not free, or not in time, or is draining; the command was not run\n\
@@ -99,8 +102,9 @@ for a signal it is 128 + its number.\n\n\
  126  the command cannot be executed\n\
  127  the command was not found")]
 pub struct Arguments {
-    /// Name of the lock
-    name: String,
+    /// Names of the locks: one, or several that are acquired in one step, all or none
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
     /// Hold the lock in shared mode, together with other shared holders
     #[arg(long)]
     shared: bool,
@@ -125,6 +129,12 @@ pub struct Arguments {
     /// Note that the lock and its history show (by default the name of the command's program)
     #[arg(long)]
     note: Option<String>,
+    /// Owner that the lock shows: the scope of re-entry within the session
+    #[arg(long, value_name = "OWNER")]
+    owner: Option<String>,
+    /// Name of the session (by default this program's name and process id)
+    #[arg(long = "name", value_name = "NAME")]
+    session_name: Option<String>,
     /// Reaction while no heartbeat is confirmed for half of the ttl
     #[arg(long, value_name = "WHAT", value_enum, default_value = "continue")]
     on_uncertain: OnUncertain,
@@ -165,8 +175,8 @@ impl Arguments {
         }
     }
 
-    /// Returns the options of the acquire at this moment.
-    fn options(&self, start: Instant) -> AcquireOptions {
+    /// Returns what each of the locks is acquired with.
+    fn options(&self) -> AcquireOptions {
         let mut options = match (self.shared, self.semaphore) {
             (true, _) => AcquireOptions::shared(),
             (false, Some(Limit::Of(limit))) => AcquireOptions::semaphore(limit),
@@ -179,12 +189,52 @@ impl Arguments {
         if let Some(delay) = self.lock_delay {
             options = options.lock_delay(delay);
         }
-        options = match (self.try_only, self.wait_until(start)) {
-            (true, _) => options.try_only(),
-            (false, Some(until)) => options.wait_at_most(until.saturating_duration_since(Instant::now())),
-            (false, None) => options,
+        options
+    }
+
+    /// Returns the note of the locks.
+    fn note(&self) -> String {
+        self.note.clone().unwrap_or_else(|| self.program())
+    }
+
+    /// Acquires the locks.
+    async fn acquire(&self, session: &LockSession, start: Instant) -> Result<Hold, Error> {
+        let rest = |until: Instant| until.saturating_duration_since(Instant::now());
+        let (note, owner) = (self.note(), self.owner.as_deref());
+        if let [name] = &self.names[..] {
+            let mut options = self.options().note(&note);
+            options = match (self.try_only, self.wait_until(start)) {
+                (true, _) => options.try_only(),
+                (false, Some(until)) => options.wait_at_most(rest(until)),
+                (false, None) => options,
+            };
+            if let Some(owner) = owner {
+                options = options.owner(owner);
+            }
+            return session.acquire(name, options).await.map(Hold::One);
+        }
+        let mut set = LockSet::new().note(&note);
+        for name in &self.names {
+            set = set.with(name, self.options());
+        }
+        set = match (self.try_only, self.wait_until(start)) {
+            (true, _) => set.try_only(),
+            (false, Some(until)) => set.wait_at_most(rest(until)),
+            (false, None) => set,
         };
-        options.note(self.note.as_deref().unwrap_or(&self.program()))
+        if let Some(owner) = owner {
+            set = set.owner(owner);
+        }
+        session.acquire_all(set).await.map(Hold::Several)
+    }
+
+    /// Returns the names of the locks for messages.
+    fn shown_names(&self) -> String {
+        let names: Vec<String> = self.names.iter().map(|name| shown(name)).collect();
+        match names.len() {
+            1 => format!("the lock {}", names[0]),
+            _ => format!("the locks {}", names.join(", ")),
+        }
     }
 
     /// Returns the name of the command's program, cut to the maximum length of a note. The arguments may
@@ -198,18 +248,19 @@ impl Arguments {
 
     /// Returns the failure of a wait that is over without an answer of a server.
     fn out_of_time(&self) -> Failure {
-        let name = shown(&self.name);
+        let locks = self.shown_names();
         match self.wait {
-            Some(wait) => Failure::new(
-                exit_code::NOT_FREE,
-                anyhow!(
-                    "the lock {name} was not granted within {}",
-                    humantime::format_duration(wait)
-                ),
-            ),
+            Some(wait) => {
+                let verb = if self.names.len() == 1 { "was" } else { "were" };
+                let wait = humantime::format_duration(wait);
+                Failure::new(
+                    exit_code::NOT_FREE,
+                    anyhow!("{locks} {verb} not granted within {wait}"),
+                )
+            }
             None => Failure::new(
                 exit_code::UNAVAILABLE,
-                anyhow!("no server answered in time for the lock {name}"),
+                anyhow!("no server answered in time for {locks}"),
             ),
         }
     }
@@ -219,8 +270,8 @@ impl Arguments {
 enum CommandEnd {
     /// The command ended by itself.
     Itself(ExitStatus),
-    /// The lock was lost, and the command ended.
-    Lost(Loss),
+    /// The lock with this name was lost, and the command ended.
+    Lost(String, Loss),
 }
 
 /// Parses a value of `--wait`.
@@ -253,7 +304,8 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     // From now on signals are forwarded; they must not end this program and leave a command without a lock.
     let mut signals = Signals::listen()?;
     let orphans = Orphans::collect()?;
-    let name = format!("lockgate lock, process {}", std::process::id());
+    let process_name = || format!("lockgate lock, process {}", std::process::id());
+    let name = arguments.session_name.clone().unwrap_or_else(process_name);
     let session = tokio::select! {
         opened = within(give_up_at, client.session().ttl(arguments.ttl).name(name).open()) => {
             opened.unwrap_or_else(|| Err(Failure::new(exit_code::UNAVAILABLE, anyhow!("no server answered in time"))))?
@@ -269,7 +321,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         ));
     }
     let acquired = tokio::select! {
-        acquired = within(give_up_at, session.acquire(&arguments.name, arguments.options(start))) => {
+        acquired = within(give_up_at, arguments.acquire(&session, start)) => {
             acquired.unwrap_or_else(|| Err(arguments.out_of_time()))
         }
         signal = signals.next_terminating() => {
@@ -277,30 +329,37 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             return Ok(signal_code(signal?));
         }
     };
-    let acquired = acquired.and_then(|guard| match guard.check() {
-        Ok(_) => Ok(guard),
+    let acquired = acquired.and_then(|hold| match hold.check() {
+        Ok(()) => Ok(hold),
         Err(loss) => Err(not_run(loss)),
     });
-    let guard = match acquired {
-        Ok(guard) => guard,
+    let hold = match acquired {
+        Ok(hold) => hold,
         Err(failure) => {
             close(session).await;
             return Err(failure);
         }
     };
-    let outcome = supervise(&arguments, &session, &guard, &mut signals, &orphans).await;
-    if let Ok(CommandEnd::Lost(loss)) = outcome {
+    let outcome = supervise(&arguments, &session, &hold, &mut signals, &orphans).await;
+    if let Ok(CommandEnd::Lost(name, loss)) = outcome {
         // The session has lost its lock, or will lose it: the caller only has to be informed.
         close(session).await;
-        return Err(Failure::new(exit_code::LOST, lock_lost(&arguments.name, &loss)));
+        return Err(Failure::new(
+            exit_code::LOST,
+            lock_lost(&format!("the lock {name}"), &loss),
+        ));
     }
-    let released = guard.release().await;
+    let released = hold.release().await;
     let closed = session.close().await;
     match (outcome?, released) {
-        (CommandEnd::Lost(_), _) => unreachable!("handled above"),
+        (CommandEnd::Lost(..), _) => unreachable!("handled above"),
         // The command ended by itself after the lock was lost: its last steps were not guarded.
         (CommandEnd::Itself(_), Err(Error::Lost(loss))) => {
-            Err(Failure::new(exit_code::LOST, lock_lost(&arguments.name, &loss)))
+            let locks = match arguments.names.len() {
+                1 => arguments.shown_names(),
+                _ => format!("one of {}", arguments.shown_names()),
+            };
+            Err(Failure::new(exit_code::LOST, lock_lost(&locks, &loss)))
         }
         (CommandEnd::Itself(_), Err(Error::Refused(refusal))) => Err(Failure::new(
             exit_code::LOST,
@@ -314,8 +373,9 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             // expires.
             if let (Err(error), Err(_)) = (released, closed) {
                 tell(format!(
-                    "lockgate: the lock {} is not released yet: {}",
-                    shown(&arguments.name),
+                    "lockgate: {} {} not released yet: {}",
+                    arguments.shown_names(),
+                    if arguments.names.len() == 1 { "is" } else { "are" },
                     shown(&error.to_string())
                 ));
             }
@@ -369,21 +429,21 @@ async fn close(session: LockSession) {
 async fn supervise(
     arguments: &Arguments,
     session: &LockSession,
-    guard: &LockGuard,
+    hold: &Hold,
     signals: &mut Signals,
     orphans: &Orphans,
 ) -> Result<CommandEnd, Failure> {
-    let mut child = spawn(arguments, session, guard, orphans)?;
+    let mut child = spawn(arguments, session, hold, orphans)?;
     let mut group = ProcessGroup::of(&child)?;
     let mut state = session.state_changes();
-    let mut loss = std::pin::pin!(guard.lost());
-    let mut request = std::pin::pin!(guard.release_requested());
+    let mut loss = std::pin::pin!(hold.lost());
+    let mut request = std::pin::pin!(hold.release_requested());
     let mut is_asked = false;
     let ended = loop {
         tokio::select! {
             biased;
             status = child.wait() => break CommandEnd::Itself(status.context("waiting for the command")?),
-            loss = &mut loss => break CommandEnd::Lost(loss),
+            (name, loss) = &mut loss => break CommandEnd::Lost(name, loss),
             changed = state.changed() => {
                 changed.context("the session ended while it was watched")?;
                 let now = state.borrow_and_update().clone();
@@ -392,7 +452,9 @@ async fn supervise(
                         tell("lockgate: no heartbeat is confirmed; the command is paused");
                         group.send(Signal::SIGSTOP)?;
                     }
-                    (SessionState::Uncertain, OnUncertain::Kill) => break CommandEnd::Lost(Loss::NoHeartbeat),
+                    (SessionState::Uncertain, OnUncertain::Kill) => {
+                        break CommandEnd::Lost(arguments.names[0].clone(), Loss::NoHeartbeat);
+                    }
                     (SessionState::Uncertain, OnUncertain::Continue) => {
                         tell("lockgate: no heartbeat is confirmed; the lock may soon be lost");
                     }
@@ -423,17 +485,15 @@ async fn supervise(
                 suspend::suspend()?;
                 // If the lock is lost by now, the command is resumed only to be ended.
                 let stays_paused = arguments.on_uncertain == OnUncertain::Pause && session.state() != SessionState::Confirmed;
-                if guard.check().is_ok() && !stays_paused {
+                if hold.check().is_ok() && !stays_paused {
                     group.wake()?;
                 }
             }
         }
     };
-    if let CommandEnd::Lost(loss) = &ended {
-        tell(format!(
-            "lockgate: {:#}; the command is ended",
-            lock_lost(&arguments.name, loss)
-        ));
+    if let CommandEnd::Lost(name, loss) = &ended {
+        let lost = lock_lost(&format!("the lock {name}"), loss);
+        tell(format!("lockgate: {lost:#}; the command is ended"));
         terminate(&mut child, &group, arguments.grace).await?;
     }
     // Processes that the command has left in its group continue without the lock, as after any other command.
@@ -444,7 +504,7 @@ async fn supervise(
 fn spawn(
     arguments: &Arguments,
     session: &LockSession,
-    guard: &LockGuard,
+    hold: &Hold,
     orphans: &Orphans,
 ) -> Result<Child, Failure> {
     let (program, rest) = arguments
@@ -454,8 +514,12 @@ fn spawn(
     let mut command = tokio::process::Command::new(program);
     command
         .args(rest)
-        .env("LOCKGATE_FENCING_TOKEN", guard.fencing_token().to_string())
-        .env("LOCKGATE_LOCK", guard.lock())
+        // Locks that were acquired in one step have the same token.
+        .env(
+            "LOCKGATE_FENCING_TOKEN",
+            hold.guards()[0].fencing_token().to_string(),
+        )
+        .env("LOCKGATE_LOCK", arguments.names.join("\n"))
         .env("LOCKGATE_SESSION", session.id())
         // A process group of its own, so that all its processes can be stopped and ended with it, without
         // this program.
@@ -499,8 +563,8 @@ fn pid_of(child: &Child) -> anyhow::Result<Pid> {
     Ok(Pid::from_raw(i32::try_from(id).context("a process id")?))
 }
 
-fn lock_lost(name: &str, loss: &Loss) -> anyhow::Error {
-    anyhow!("{}", shown(&format!("the lock {name} is lost: {loss}")))
+fn lock_lost(locks: &str, loss: &Loss) -> anyhow::Error {
+    anyhow!("{}", shown(&format!("{locks} is lost: {loss}")))
 }
 
 fn signal_code(signal: Signal) -> ExitCode {

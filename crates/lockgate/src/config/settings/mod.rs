@@ -127,7 +127,7 @@ pub enum Reload {
 
 /// Description of `[members]`, which is a table of tables and not a setting.
 pub const MEMBERS: &str = "All nodes at the cluster's first start, this one included, with their addresses for peers and for clients. \
-    The cluster forms from these once; afterwards `lockgate cluster add` and its siblings change the members. Two things are still read \
+    The cluster forms from these once; afterwards `lockgate member add` and its siblings change the members. Two things are still read \
     here: this node's own addresses, which it reports to the cluster if they have changed (so a node that moves needs nothing else), and \
     other addresses for a node that does not answer at the known one.";
 

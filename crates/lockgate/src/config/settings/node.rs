@@ -31,7 +31,7 @@ pub(super) const NODE: Section = Section {
             default: DefaultValue::Literal("false"),
             sample: SampleForm::Default,
             reload: Reload::Restart,
-            meaning: "Joins an existing cluster: the node waits until a member adds it (`lockgate cluster \
+            meaning: "Joins an existing cluster: the node waits until a member adds it (`lockgate member \
                 add`). It needs an id that was never used and an empty data_dir; the members below need to \
                 name only itself. Without effect once it has joined.",
         },

@@ -126,8 +126,12 @@ async fn worker_can_lock_only_within_its_grants() {
         "{elsewhere:?}"
     );
     assert!(elsewhere.err.contains("/locks/invoices/1"), "{elsewhere:?}");
+    let backup = dir.join("backup");
     for words in [
         &["create", "/orders", "x"][..],
+        &["snapshot", "save", text(&backup)],
+        &["member", "list"],
+        &["status"],
         &["token", "list"],
         &["policy", "set", "worker", "all:/"],
         &["break", "orders/1", "--reason", "mine", "--all"],
@@ -180,7 +184,7 @@ async fn worker_can_lock_only_within_its_grants() {
     assert!(plain.err.contains("--insecure"), "{plain:?}");
 
     // The launcher uses its administrator's token.
-    let grown = succeeds(&["cluster", "add", "--dir", text(dir), "--voter"]).await;
+    let grown = succeeds(&["member", "add", "--dir", text(dir), "--voter"]).await;
     assert!(grown.contains("node 4 has a vote"), "{grown}");
     let cluster = LocalCluster::open(dir, Path::new(LOCKGATE)).unwrap();
     secrets.push(secret_of(&operator_token(&cluster, 4)));

@@ -55,12 +55,19 @@ async fn locks_and_sessions_are_shown_and_broken() {
         tokio::spawn(async move { bert.acquire("orders/42", AcquireOptions::exclusive()).await })
     };
     cluster.wait_queued(1, "orders/42", 1).await;
-    let list = stdout_of(&cluster, &["locks"]).await;
+    let since = json(&cluster, &["show", "orders/42"]).await["holders"][0]["since_at"].clone();
+    let since = since.as_str().unwrap();
+    let list = stdout_of(&cluster, &["lock", "list"]).await;
+    assert_eq!(stdout_of(&cluster, &["locks"]).await, list);
     assert_eq!(
         list.lines().collect::<Vec<_>>(),
         [
-            "LOCK       MODE       HOLDERS  WAITING",
-            "orders/42  exclusive  1        1"
+            "LOCK       MODE       HOLDERS  WAITING  SESSION           SINCE                     NOTE"
+                .to_owned(),
+            format!(
+                "orders/42  exclusive  1        1        {}  {since}  invoicing",
+                anna.id()
+            ),
         ]
     );
     assert_eq!(
@@ -87,6 +94,15 @@ async fn locks_and_sessions_are_shown_and_broken() {
     assert_eq!(view["queue"][0]["position"], 1);
     assert_eq!(stdout_of(&cluster, &["lock", "show", "orders/42"]).await, shown);
     assert_eq!(stdout_of(&cluster, &["show", "unknown"]).await, "unknown: free\n");
+    let graph = stdout_of(&cluster, &["lock", "graph"]).await;
+    assert!(graph.lines().count() == 2 && graph.contains(bert.id()), "{graph}");
+    let token = held.fencing_token().to_string();
+    let checked = stdout_of(&cluster, &["lock", "check", "orders/42", &token]).await;
+    assert!(checked.contains("is held"), "{checked}");
+    let stderr = fails(&cluster, 1, &["lock", "check", "orders/42", "1"]).await;
+    assert!(stderr.contains("is not held"), "{stderr}");
+    let yaml = stdout_of(&cluster, &["lock", "list", "-o", "yaml"]).await;
+    assert!(yaml.starts_with("- first_holder:\n    address: "), "{yaml}");
     let sessions = stdout_of(&cluster, &["sessions"]).await;
     assert_eq!(sessions.lines().count(), 3, "{sessions}");
     assert_eq!(json(&cluster, &["sessions"]).await.as_array().unwrap().len(), 2);
@@ -242,4 +258,125 @@ async fn znodes_are_created_read_written_watched_and_removed() {
     fails(&cluster, 2, &["ls", "/", "--server", "nonsense"]).await;
     let completions = stdout_of(&cluster, &["completions", "bash"]).await;
     assert!(completions.contains("lockgate"));
+}
+
+#[tokio::test]
+async fn access_control_lists_and_transactions_are_written() {
+    let cluster = TestCluster::start().await;
+    stdout_of(&cluster, &["znode", "create", "/a", "1"]).await;
+    stdout_of(
+        &cluster,
+        &["znode", "acl", "set", "/a", "world:anyone:rwa", "ip:::1:d"],
+    )
+    .await;
+    let list = stdout_of(&cluster, &["znode", "acl", "get", "/a"]).await;
+    assert_eq!(
+        list,
+        "SCHEME  ID      PERMS\nworld   anyone  rwa\nip      ::1     d\n"
+    );
+    let stderr = fails(
+        &cluster,
+        1,
+        &["znode", "acl", "set", "/a", "world:anyone:r", "--version", "0"],
+    )
+    .await;
+    assert!(stderr.contains("version"), "{stderr}");
+    let operations = r#"[{"check": {"path": "/a", "version": 0}}, {"set": {"path": "/a", "data": "2"}}]"#;
+    let results = json(&cluster, &["znode", "transaction", operations]).await;
+    assert_eq!(results["results"][1]["set"]["stat"]["version"], 1);
+    let stderr = fails(&cluster, 1, &["znode", "transaction", operations]).await;
+    assert!(stderr.contains("version 1, not 0"), "{stderr}");
+    assert_eq!(stdout_of(&cluster, &["get", "/a"]).await, "2\n");
+}
+
+#[tokio::test]
+async fn sessions_are_shown_and_ended_and_events_are_printed() {
+    let cluster = TestCluster::start().await;
+    let anna = cluster.lock_session("anna").await;
+    let held = anna.acquire("job", AcquireOptions::exclusive()).await.unwrap();
+    let shown = stdout_of(&cluster, &["session", "show", anna.id()]).await;
+    assert!(
+        shown.contains("name     anna\n") && shown.contains("holds    job ("),
+        "{shown}"
+    );
+    stdout_of(&cluster, &["session", "end", anna.id(), "--reason", "test"]).await;
+    held.lost().await;
+    let stderr = fails(&cluster, 1, &["session", "end", "none"]).await;
+    assert!(stderr.contains("none"), "{stderr}");
+    eventually("the node has told the end", async || {
+        let events = stdout_of(&cluster, &["events", "--last", "1000"]).await;
+        events.contains("granted") && events.contains("session_ended")
+    })
+    .await;
+    let of_others = stdout_of(&cluster, &["events", "other/", "--last", "1000"]).await;
+    assert_eq!(of_others, "");
+}
+
+#[tokio::test]
+async fn status_fails_and_names_the_node_that_does_not_answer() {
+    let mut cluster = TestCluster::start().await;
+    let status = stdout_of(&cluster, &["status"]).await;
+    assert_eq!(status.lines().count(), 5, "{status}");
+    assert_eq!(
+        json(&cluster, &["status"]).await["problems"],
+        serde_json::json!([])
+    );
+    let follower = cluster.followers().await[0];
+    cluster.kill(follower).await.unwrap();
+    // The others are found from one address.
+    let leader = cluster.leader_now().await;
+    let output = lockgate(&cluster, &["status", "--server", &cluster.http(leader)]).await;
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains(&format!("PROBLEM: node {follower} does not answer")),
+        "{text}"
+    );
+    // Without a quorum a node knows nothing of the others.
+    for id in cluster.ids() {
+        if id != leader && id != follower {
+            cluster.kill(id).await.unwrap();
+        }
+    }
+    eventually("the last node knows that it is cut off", async || {
+        let members = stdout_of(&cluster, &["member", "list", "--server", &cluster.http(leader)]).await;
+        members.contains("cannot serve") && members.lines().skip(1).take(3).all(|line| line.contains("  ?  "))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn contexts_name_clusters() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let cluster = TestCluster::start().await;
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("lockgate/config.toml");
+    std::fs::create_dir(file.parent().unwrap()).unwrap();
+    let servers = cluster.http_addresses();
+    let text = format!(
+        "[contexts.here]\nservers = {servers:?}\n[contexts.nobody]\nservers = [\"127.0.0.1:1\"]\ntoken = \"lg_secret\"\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let run = async |arguments: &[&str]| {
+        let mut command = Command::new(LOCKGATE);
+        command.args(arguments).env("XDG_CONFIG_HOME", home.path());
+        let output = command.env_remove("LOCKGATE_SERVERS").output().await.unwrap();
+        let texts = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert!(!texts.concat().contains("secret"), "{texts:?}");
+        (output.status.code().unwrap(), texts)
+    };
+    let (code, [locks, _]) = run(&["locks", "--context", "here"]).await;
+    assert!(code == 0 && locks.starts_with("LOCK"), "{locks}");
+    let (code, [_, stderr]) = run(&["locks", "--context", "nobody", "--patience", "100ms"]).await;
+    assert!(code == 69 && stderr.contains("127.0.0.1:1"), "{stderr}");
+    let (code, [_, stderr]) = run(&["locks", "--context", "unknown"]).await;
+    assert!(code == 2 && stderr.contains("there are here, nobody"), "{stderr}");
+    assert_eq!(run(&["context", "use", "here"]).await.0, 0);
+    assert_eq!(run(&["member", "list"]).await.0, 0);
+    let (_, [list, _]) = run(&["context", "list"]).await;
+    assert!(list.contains("*  here"), "{list}");
+    let (_, [shown, _]) = run(&["context", "show", "nobody"]).await;
+    assert!(shown.contains("(hidden)"), "{shown}");
 }

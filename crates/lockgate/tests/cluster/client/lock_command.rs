@@ -470,3 +470,48 @@ async fn orphans_are_collected_by_the_first_process_of_a_container() {
     .await;
     assert_eq!(children(first).len(), 1, "the command still runs");
 }
+
+#[tokio::test]
+async fn several_locks_are_acquired_in_one_step_and_one_loss_ends_the_command() {
+    let cluster = TestCluster::start().await;
+    let other = cluster.lock_session("other").await;
+    let held = other.acquire("b", AcquireOptions::exclusive()).await.unwrap();
+    fails(&cluster, 75, &["lock", "a", "b", "--try", "--", "true"]).await;
+    fails(&cluster, 75, &["lock", "a", "b", "--wait", "50ms", "--", "true"]).await;
+    held.release().await.unwrap();
+    let script = "echo $LOCKGATE_LOCK $LOCKGATE_FENCING_TOKEN; exit 5";
+    let arguments = [
+        "lock", "a", "b", "--name", "job", "--owner", "me", "--", "sh", "-c", script,
+    ];
+    let output = lockgate(&cluster, &arguments).await;
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.code() == Some(5) && printed.starts_with("a b "),
+        "{printed}"
+    );
+
+    let (child, mut lines) = start(
+        &cluster,
+        &["a", "b", "--", "sh", "-c", "echo runs; exec sleep 60"],
+    );
+    assert_eq!(line(&mut lines).await, "runs");
+    assert_eq!(
+        lockgate(&cluster, &["break", "b", "--reason", "test"])
+            .await
+            .status
+            .code(),
+        Some(0)
+    );
+    let (code, stderr) = exit_of(child).await;
+    assert!(
+        code == Some(79) && stderr.contains("the lock b is lost"),
+        "{code:?} {stderr}"
+    );
+    assert_eq!(
+        lockgate(&cluster, &["lock", "a", "--try", "--", "true"])
+            .await
+            .status
+            .code(),
+        Some(0)
+    );
+}

@@ -1,7 +1,4 @@
-//! `lockgate cluster`: starts, stops and kills the nodes of a cluster on this machine, and changes the
-//! membership of any cluster.
-
-mod membership;
+//! `lockgate dev`: starts, stops and kills the nodes of a cluster on this machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,6 +6,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
+use cli_support::format::Output;
 use cli_support::output::{say, shown};
 use local_cluster::secured::SETTINGS as SECURED;
 use local_cluster::{
@@ -51,7 +49,7 @@ impl FromStr for NodeName {
     }
 }
 
-/// Commands on a cluster.
+/// Commands on a local cluster.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start all nodes that are not running, and wait until they serve
@@ -94,9 +92,8 @@ pub enum Command {
     Status {
         #[command(flatten)]
         dir: Dir,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: Output,
     },
     /// Make nodes write a snapshot of their state now, and truncate their logs
     Snapshot {
@@ -106,22 +103,20 @@ pub enum Command {
         #[arg(long)]
         node: Option<NodeName>,
     },
-    /// Kill a node with SIGKILL; `cluster up` starts it again
+    /// Kill a node with SIGKILL; `dev up` starts it again
     Kill {
         #[command(flatten)]
         dir: Dir,
         /// The node's id, or "leader"
         node: NodeName,
     },
-    /// Stop a node gracefully, after it has transferred leadership; `cluster up` starts it again
+    /// Stop a node gracefully, after it has transferred leadership; `dev up` starts it again
     Stop {
         #[command(flatten)]
         dir: Dir,
         /// The node's id, or "leader"
         node: NodeName,
     },
-    #[command(flatten)]
-    Membership(membership::Command),
 }
 
 /// Runs a command.
@@ -158,7 +153,6 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
             };
             up(&dir.dir, &executable, wanted).await
         }
-        Command::Membership(command) => say(membership::run(command, &executable).await?),
         Command::Down { dir } => {
             let mut cluster = open(&dir)?;
             // One by one, so that each node can transfer leadership. Stopping all at once would leave the
@@ -174,12 +168,9 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        Command::Status { dir, json } => {
+        Command::Status { dir, output } => {
             let reports = open(&dir)?.status().await?;
-            match json {
-                true => say(serde_json::to_string_pretty(&reports).context("reports as JSON")?),
-                false => say(table(&reports)),
-            }
+            output.say(&reports, || table(&reports))
         }
         Command::Snapshot { dir, node } => {
             let cluster = open(&dir)?;
@@ -204,9 +195,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
             let mut cluster = open(&dir)?;
             let id = named(&cluster, node).await?;
             ensure!(cluster.kill(id).await?, "node {id} is not running");
-            say(format!(
-                "node {id} is dead; `lockgate cluster up` starts it again"
-            ))
+            say(format!("node {id} is dead; `lockgate dev up` starts it again"))
         }
         Command::Stop { dir, node } => {
             let mut cluster = open(&dir)?;
@@ -216,7 +205,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
                 "node {id} did not stop in time and was killed"
             );
             say(format!(
-                "node {id} has stopped; `lockgate cluster up` starts it again"
+                "node {id} has stopped; `lockgate dev up` starts it again"
             ))
         }
     }
@@ -229,7 +218,7 @@ async fn named(cluster: &LocalCluster, node: NodeName) -> anyhow::Result<NodeId>
     }
 }
 
-/// Options of `lockgate cluster up`.
+/// Options of `lockgate dev up`.
 struct UpOptions {
     nodes: Option<u64>,
     learners: Option<u64>,
@@ -256,7 +245,7 @@ async fn up(dir: &Path, executable: &Path, wanted: UpOptions) -> anyhow::Result<
             {
                 bail!(
                     "{} already has a cluster of {count} nodes, whose size, ports and certificates do not change: omit these \
-                     options, or use another --dir; `lockgate cluster add` adds a node",
+                     options, or use another --dir; `lockgate member add` adds a node",
                     dir.display()
                 );
             }
@@ -388,11 +377,11 @@ fn next_steps(reports: &[NodeReport], dir: &Path, cluster: &LocalCluster) -> Str
          \n  {curl} {first}/v1/locks/orders/42/acquire -d '{{\"session\": \"SESSION\"}}'\
          \n  {curl} {last}/v1/locks/orders/42\
          \n  # Kill the leader. The lock is still held.\
-         \n  {lockgate} cluster kill leader{dir}\
+         \n  {lockgate} dev kill leader{dir}\
          \n  {curl} {last}/v1/locks/orders/42\
-         \n  {lockgate} cluster up{dir}\
+         \n  {lockgate} dev up{dir}\
          \n  # Measure, and stop.\
          {bench}\
-         \n  {lockgate} cluster down{dir}"
+         \n  {lockgate} dev down{dir}"
     )
 }
