@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
+use cli_support::usage::UsageError;
 
 use super::exit::Failure;
 use super::lock_verbs::LockVerb;
@@ -42,7 +43,14 @@ pub enum Command {
     /// Take a lock from its holder by force: `lockgate lock break`
     Break(locks::Break),
     /// Ask the holders of a lock to release it: `lockgate lock request-release`
-    Revoke(locks::RequestRelease),
+    RequestRelease(locks::RequestRelease),
+    /// Former name of `lockgate request-release`
+    #[command(hide = true)]
+    Revoke {
+        /// Arguments of the former command
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Stop new grants of a lock, and new waiters: `lockgate lock drain`
     Drain(locks::Drain),
     /// Set the number of permits of a semaphore: `lockgate lock limit`
@@ -82,7 +90,7 @@ pub const SHORT_FORMS: [&str; 20] = [
     "locks",
     "show",
     "break",
-    "revoke",
+    "request-release",
     "drain",
     "limit",
     "history",
@@ -118,7 +126,11 @@ pub fn run(command: Command) -> Result<ExitCode, Failure> {
             Command::Locks(arguments) => locks::list(arguments).await,
             Command::Show(arguments) => locks::show(arguments).await,
             Command::Break(arguments) => locks::break_lock(arguments).await,
-            Command::Revoke(arguments) => locks::request_release(arguments).await,
+            Command::RequestRelease(arguments) => locks::request_release(arguments).await,
+            Command::Revoke { .. } => {
+                let use_instead = "`lockgate revoke` is `lockgate request-release` now";
+                Err(anyhow::Error::from(UsageError(use_instead.to_owned())).into())
+            }
             Command::Drain(arguments) => locks::drain(arguments).await,
             Command::Limit(arguments) => locks::limit(arguments).await,
             Command::History(arguments) => history::history(arguments).await,

@@ -22,7 +22,7 @@ pub enum LockVerb {
     Show(locks::Show),
     /// Take a lock from its holder by force; the holder may still act as if it held it (`lockgate break`)
     Break(locks::Break),
-    /// Ask the holders of a lock to release it (`lockgate revoke`)
+    /// Ask the holders of a lock to release it (`lockgate request-release`)
     RequestRelease(locks::RequestRelease),
     /// Stop new grants of a lock, and new waiters (`lockgate drain`)
     Drain(locks::Drain),

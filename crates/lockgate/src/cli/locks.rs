@@ -1,4 +1,4 @@
-//! `locks`, `show`, `break`, `revoke`, `drain` and `limit`: views of locks, and the interventions of an operator.
+//! `locks`, `show`, `break`, `request-release`, `drain` and `limit`: views of locks, and the interventions of an operator.
 
 use anyhow::anyhow;
 use clap::Args;
@@ -51,7 +51,7 @@ pub struct Break {
     servers: Servers,
 }
 
-/// `lockgate revoke`
+/// `lockgate request-release`
 #[derive(Debug, Args)]
 pub struct RequestRelease {
     /// Name of the lock
@@ -249,7 +249,7 @@ pub async fn break_lock(arguments: Break) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs `lockgate revoke`.
+/// Runs `lockgate request-release`.
 pub async fn request_release(arguments: RequestRelease) -> Result<(), Failure> {
     let RequestRelease {
         name,

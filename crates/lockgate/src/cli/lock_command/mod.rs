@@ -138,7 +138,7 @@ pub struct Arguments {
     /// Reaction while no heartbeat is confirmed for half of the ttl
     #[arg(long, value_name = "WHAT", value_enum, default_value = "continue")]
     on_uncertain: OnUncertain,
-    /// Reaction to a release request (`lockgate revoke`)
+    /// Reaction to a release request (`lockgate request-release`)
     #[arg(long, value_name = "WHAT", value_enum, default_value = "continue")]
     on_revoke: OnRevoke,
     /// Lock delay: time for which the lock stays closed if this program vanishes and its session expires; at

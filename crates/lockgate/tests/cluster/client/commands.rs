@@ -134,7 +134,11 @@ async fn locks_and_sessions_are_shown_and_broken() {
     let _berts = wait.await.unwrap().unwrap();
     let stderr = fails(&cluster, 1, &["break", "unknown", "--reason", "x"]).await;
     assert_eq!(stderr, "lockgate: the lock unknown has no holder\n");
-    let asked = stdout_of(&cluster, &["revoke", "orders/42", "--reason", "maintenance"]).await;
+    let asked = stdout_of(
+        &cluster,
+        &["request-release", "orders/42", "--reason", "maintenance"],
+    )
+    .await;
     assert_eq!(asked, "1 holder got the request\n");
     assert!(
         stdout_of(&cluster, &["show", "orders/42"])
