@@ -18,11 +18,11 @@ pub struct Arguments {
     /// Name of the lock
     name: String,
     /// Maximum number of holds to show
-    #[arg(long, default_value_t = 20)]
-    count: usize,
-    /// Only holds with smaller fencing tokens
-    #[arg(long, value_name = "TOKEN")]
-    before: Option<u64>,
+    #[arg(long, value_name = "N", alias = "count", default_value_t = 20)]
+    limit: usize,
+    /// Continue behind the hold with this fencing token: show those with smaller ones
+    #[arg(long, value_name = "TOKEN", alias = "before")]
+    cursor: Option<u64>,
     #[command(flatten)]
     output: Output,
     /// Each node keeps its own history: the first that answers is shown
@@ -41,10 +41,10 @@ async fn ask(arguments: &Arguments) -> Result<Value, Failure> {
     let mut path = format!(
         "/v1/locks/{}/history?limit={}",
         encode_path(&arguments.name),
-        arguments.count
+        arguments.limit
     );
-    if let Some(before) = arguments.before {
-        path.push_str(&format!("&cursor={before}"));
+    if let Some(cursor) = arguments.cursor {
+        path.push_str(&format!("&cursor={cursor}"));
     }
     let (mut silent, mut code) = (Vec::new(), UNAVAILABLE);
     for node in connection.servers {
@@ -90,8 +90,8 @@ fn table(document: &Value) -> String {
     if let Some(since) = document["since_at"].as_str() {
         text.push_str(&format!("\nHolds that ended before {since} are no longer kept."));
     }
-    if let Some(before) = document["next_cursor"].as_str() {
-        text.push_str(&format!("\nThere is more: --before {before}"));
+    if let Some(cursor) = document["next_cursor"].as_str() {
+        text.push_str(&format!("\nThere is more: --cursor {cursor}"));
     }
     text
 }
@@ -180,7 +180,7 @@ mod tests {
              7      2026-01-01T00:00:00.000Z  2026-01-01T00:00:01.000Z  broken (stuck) by ip:10.0.0.9  exclusive  5d996fd7c6557613 worker  a\\u{1b}[2Jb\n\
              5      ?                         T1 .. T2                  unknown                        2 of 4     5d996fd7c6557613 worker  a\\u{1b}[2Jb\n\
              Holds may be missing from T1 to T2.\n\
-             There is more: --before 5"
+             There is more: --cursor 5"
         );
         assert_eq!(
             table(&json!({"history": [], "gaps": [], "since_at": "T", "next_cursor": null})),

@@ -189,8 +189,8 @@ pub struct Watch {
     once: bool,
     /// Report changes since this position at once: a stat's mzxid, or pzxid for children. 0: if the znode
     /// exists
-    #[arg(long, value_name = "ZXID")]
-    after: Option<u64>,
+    #[arg(long, value_name = "ZXID", alias = "after")]
+    zxid: Option<u64>,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -348,7 +348,7 @@ async fn watch(arguments: Watch) -> Result<(), Failure> {
         Watched::Exists => WatchKind::Exists,
         Watched::Recursive => WatchKind::Recursive,
     };
-    let mut seen = arguments.after;
+    let mut seen = arguments.zxid;
     loop {
         let event = match seen {
             Some(seen) => znodes.watch_after(&arguments.path, kind, seen).await?,

@@ -40,6 +40,7 @@ pub enum Command {
     Inspect {
         /// The backup
         file: PathBuf,
+        /// Format of the result
         #[command(flatten)]
         output: Output,
         /// Also list these contents

@@ -161,7 +161,10 @@ const WRONG: &[(&[&str], &str)] = &[
         "--shared",
     ),
     (&["lock", "job", "--lock-delay", "2min", "--", "true"], "1m"),
-    (&["lock", "job", "--on-revoke", "shrug", "--", "true"], "shrug"),
+    (
+        &["lock", "job", "--on-release-request", "shrug", "--", "true"],
+        "shrug",
+    ),
     (&["break", "job"], "--reason"),
     (
         &["break", "job", "--reason", "r", "--all", "--holder", "h"],

@@ -62,7 +62,7 @@ enum OnUncertain {
 
 /// Reaction to a release request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OnRevoke {
+enum OnReleaseRequest {
     /// The request is printed, and the command continues
     Continue,
     /// The command is ended, and the lock released
@@ -139,8 +139,14 @@ pub struct Arguments {
     #[arg(long, value_name = "WHAT", value_enum, default_value = "continue")]
     on_uncertain: OnUncertain,
     /// Reaction to a release request (`lockgate request-release`)
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "continue")]
-    on_revoke: OnRevoke,
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        default_value = "continue",
+        alias = "on-revoke"
+    )]
+    on_release_request: OnReleaseRequest,
     /// Lock delay: time for which the lock stays closed if this program vanishes and its session expires; at
     /// most 1min
     #[arg(long, value_name = "TIME", value_parser = lock_delay_time)]
@@ -474,7 +480,7 @@ async fn supervise(
                 is_asked = true;
                 let (by, reason) = (shown(&asked.by), shown(&asked.reason));
                 tell(format!("lockgate: {by} requests the release of the lock: {reason}"));
-                if arguments.on_revoke == OnRevoke::End {
+                if arguments.on_release_request == OnReleaseRequest::End {
                     break CommandEnd::Itself(terminate(&mut child, &group, arguments.grace).await?);
                 }
             }

@@ -237,7 +237,7 @@ async fn znodes_are_created_read_written_watched_and_removed() {
     let event: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(event["path"], "/config/flag");
 
-    let existing = ["watch", "/config/size", "--once", "--after", "0"];
+    let existing = ["watch", "/config/size", "--once", "--zxid", "0"];
     assert!(stdout_of(&cluster, &existing).await.starts_with("created "));
 
     let stderr = fails(&cluster, 1, &["rm", "/config"]).await;

@@ -192,7 +192,7 @@ async fn command_is_ended_or_killed_after_the_loss_of_its_lock() {
 }
 
 #[tokio::test]
-async fn release_request_ends_a_command_with_on_revoke_end() {
+async fn release_request_ends_a_command_with_on_release_request_end() {
     let cluster = TestCluster::start().await;
     let client = cluster.lock_client();
     let script = "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.02; done";
@@ -200,7 +200,14 @@ async fn release_request_ends_a_command_with_on_revoke_end() {
         |more: &[&'static str]| [&["job", "--ttl", "9s"], more, &["--", "sh", "-c", script]].concat();
     let (goes_on, mut lines) = start(&cluster, &command(&["--semaphore", "2"]));
     assert_eq!(line(&mut lines).await, "ready");
-    let end = command(&["--semaphore", "any", "--on-revoke", "end", "--lock-delay", "1m"]);
+    let end = command(&[
+        "--semaphore",
+        "any",
+        "--on-release-request",
+        "end",
+        "--lock-delay",
+        "1m",
+    ]);
     let (ends, mut last_lines) = start(&cluster, &end);
     assert_eq!(line(&mut last_lines).await, "ready");
     assert_eq!(client.request_release("job", None, "maintenance").await, Ok(2));
