@@ -272,14 +272,6 @@ impl Arguments {
     }
 }
 
-/// Result of the command.
-enum CommandEnd {
-    /// The command ended by itself.
-    Itself(ExitStatus),
-    /// The lock with this name was lost, and the command ended.
-    Lost(String, Loss),
-}
-
 /// Parses a value of `--wait`.
 fn wait_time(text: &str) -> Result<Duration, String> {
     time_up_to(MAX_WAIT, text).map_err(|error| format!("{error}; without --wait the wait has no limit"))
@@ -346,35 +338,31 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             return Err(failure);
         }
     };
-    let outcome = supervise(&arguments, &session, &hold, &mut signals, &orphans).await;
-    if let Ok(CommandEnd::Lost(name, loss)) = outcome {
-        // The session has lost its lock, or will lose it: the caller only has to be informed.
+    let ended = supervise(&arguments, &session, &hold, &mut signals, &orphans).await;
+    let Some(status) = ended.transpose() else {
+        // The session has lost its lock, or will lose it, and the loss was reported.
         close(session).await;
-        return Err(Failure::new(
-            exit_code::LOST,
-            lock_lost(&format!("the lock {name}"), &loss),
-        ));
-    }
+        return Ok(ExitCode::from(exit_code::LOST));
+    };
     let released = hold.release().await;
     let closed = session.close().await;
-    match (outcome?, released) {
-        (CommandEnd::Lost(..), _) => unreachable!("handled above"),
+    match (status?, released) {
         // The command ended by itself after the lock was lost: its last steps were not guarded.
-        (CommandEnd::Itself(_), Err(Error::Lost(loss))) => {
+        (_, Err(Error::Lost(loss))) => {
             let locks = match arguments.names.len() {
                 1 => arguments.shown_names(),
                 _ => format!("one of {}", arguments.shown_names()),
             };
             Err(Failure::new(exit_code::LOST, lock_lost(&locks, &loss)))
         }
-        (CommandEnd::Itself(_), Err(Error::Refused(refusal))) => Err(Failure::new(
+        (_, Err(Error::Refused(refusal))) => Err(Failure::new(
             exit_code::LOST,
             anyhow!(
                 "the lock was broken before the command ended: {}",
                 shown(&refusal.to_string())
             ),
         )),
-        (CommandEnd::Itself(status), released) => {
+        (status, released) => {
             // The command has done its work. A lock that is not released now is released when the session
             // expires.
             if let (Err(error), Err(_)) = (released, closed) {
@@ -431,14 +419,15 @@ async fn close(session: LockSession) {
     ));
 }
 
-/// Runs the command until it ends or has to end.
+/// Runs the command until it ends or has to end. Returns its exit status; `None` if a lock was lost, which is
+/// reported, and the command was ended.
 async fn supervise(
     arguments: &Arguments,
     session: &LockSession,
     hold: &Hold,
     signals: &mut Signals,
     orphans: &Orphans,
-) -> Result<CommandEnd, Failure> {
+) -> Result<Option<ExitStatus>, Failure> {
     let mut child = spawn(arguments, session, hold, orphans)?;
     let mut group = ProcessGroup::of(&child)?;
     let mut state = session.state_changes();
@@ -448,8 +437,8 @@ async fn supervise(
     let ended = loop {
         tokio::select! {
             biased;
-            status = child.wait() => break CommandEnd::Itself(status.context("waiting for the command")?),
-            (name, loss) = &mut loss => break CommandEnd::Lost(name, loss),
+            status = child.wait() => break Ok(status.context("waiting for the command")?),
+            lost = &mut loss => break Err(lost),
             changed = state.changed() => {
                 changed.context("the session ended while it was watched")?;
                 let now = state.borrow_and_update().clone();
@@ -459,7 +448,7 @@ async fn supervise(
                         group.send(Signal::SIGSTOP)?;
                     }
                     (SessionState::Uncertain, OnUncertain::Kill) => {
-                        break CommandEnd::Lost(arguments.names[0].clone(), Loss::NoHeartbeat);
+                        break Err((arguments.names[0].clone(), Loss::NoHeartbeat));
                     }
                     (SessionState::Uncertain, OnUncertain::Continue) => {
                         tell("lockgate: no heartbeat is confirmed; the lock may soon be lost");
@@ -481,7 +470,7 @@ async fn supervise(
                 let (by, reason) = (shown(&asked.by), shown(&asked.reason));
                 tell(format!("lockgate: {by} requests the release of the lock: {reason}"));
                 if arguments.on_release_request == OnReleaseRequest::End {
-                    break CommandEnd::Itself(terminate(&mut child, &group, arguments.grace).await?);
+                    break Ok(terminate(&mut child, &group, arguments.grace).await?);
                 }
             }
             () = group.suspended() => {
@@ -497,14 +486,18 @@ async fn supervise(
             }
         }
     };
-    if let CommandEnd::Lost(name, loss) = &ended {
-        let lost = lock_lost(&format!("the lock {name}"), loss);
-        tell(format!("lockgate: {lost:#}; the command is ended"));
-        terminate(&mut child, &group, arguments.grace).await?;
-    }
+    let status = match ended {
+        Ok(status) => Some(status),
+        Err((name, loss)) => {
+            let lost = lock_lost(&format!("the lock {name}"), &loss);
+            tell(format!("lockgate: {lost:#}; the command is ended"));
+            terminate(&mut child, &group, arguments.grace).await?;
+            None
+        }
+    };
     // Processes that the command has left in its group continue without the lock, as after any other command.
     group.reclaim_terminal();
-    Ok(ended)
+    Ok(status)
 }
 
 fn spawn(

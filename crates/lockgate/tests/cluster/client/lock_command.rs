@@ -182,6 +182,11 @@ async fn command_is_ended_or_killed_after_the_loss_of_its_lock() {
         assert_eq!(code, Some(79), "{stderr}");
         let how = "the lock job is lost: the lock was broken by ip:127.0.0.1: maintenance";
         assert!(stderr.contains(how), "{stderr}");
+        assert_eq!(
+            stderr.matches("is lost").count(),
+            1,
+            "the loss is reported once: {stderr}"
+        );
         if script == stubborn {
             eventually("its child process has ended", async || {
                 matches!(state(&first), None | Some('Z'))
