@@ -30,7 +30,7 @@ pub enum LockVerb {
     Limit(locks::Limit),
     /// Show the past and present holders of a lock, from the history of a node (`lockgate history`)
     History(history::Arguments),
-    /// Show who waits for whom
+    /// Show the wait-for graph: each waiter, with the holders and waiters ahead of it
     Graph(Graph),
     /// Check whether a lock is held with this fencing token; the exit code is 1 if it is not
     Check(Check),
@@ -120,7 +120,7 @@ fn graph_text(document: &Value) -> String {
         }
     }
     let mut text = match rows.is_empty() {
-        true => "Nobody waits.".to_owned(),
+        true => "There are no waiters.".to_owned(),
         false => table(["LOCK", "WAITER", "WAITS FOR", "WHICH"], &rows),
     };
     if document["complete"] == false {
