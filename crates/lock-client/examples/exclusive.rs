@@ -1,6 +1,6 @@
 //! An exclusive lock: one holder, and work that ends when the lock is lost.
 //!
-//! `cargo run -p lock-client --example exclusive`, with `lockgate cluster up` running or LOCKGATE_SERVERS set.
+//! `cargo run -p lock-client --example exclusive`, with `lockgate dev up` running or LOCKGATE_SERVERS set.
 
 mod servers;
 

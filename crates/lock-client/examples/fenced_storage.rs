@@ -1,6 +1,6 @@
 //! Storage that checks fencing tokens: it refuses late writes.
 //!
-//! `cargo run -p lock-client --example fenced_storage`, with `lockgate cluster up` running or LOCKGATE_SERVERS set.
+//! `cargo run -p lock-client --example fenced_storage`, with `lockgate dev up` running or LOCKGATE_SERVERS set.
 
 mod servers;
 

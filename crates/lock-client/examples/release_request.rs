@@ -1,6 +1,6 @@
 //! Release request: an operator asks a holder to release its lock, and the holder finishes its work first.
 //!
-//! `cargo run -p lock-client --example release_request`, with `lockgate cluster up` running or LOCKGATE_SERVERS set.
+//! `cargo run -p lock-client --example release_request`, with `lockgate dev up` running or LOCKGATE_SERVERS set.
 
 mod servers;
 

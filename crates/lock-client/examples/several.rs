@@ -1,6 +1,6 @@
 //! Several locks at once: all of them or none, and no deadlock with other callers of the same locks.
 //!
-//! `cargo run -p lock-client --example several`, with `lockgate cluster up` running or LOCKGATE_SERVERS set.
+//! `cargo run -p lock-client --example several`, with `lockgate dev up` running or LOCKGATE_SERVERS set.
 
 mod servers;
 

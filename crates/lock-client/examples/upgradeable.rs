@@ -1,6 +1,6 @@
 //! Upgrade and downgrade: a reader that may write later shares the lock with readers, and excludes them while it writes.
 //!
-//! `cargo run -p lock-client --example upgradeable`, with `lockgate cluster up` running or LOCKGATE_SERVERS set.
+//! `cargo run -p lock-client --example upgradeable`, with `lockgate dev up` running or LOCKGATE_SERVERS set.
 
 mod servers;
 

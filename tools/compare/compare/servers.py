@@ -170,7 +170,7 @@ class System:
 
 
 class Lockgate(System):
-    """Three nodes with the settings of `lockgate cluster up`."""
+    """Three nodes with the settings of `lockgate dev up`."""
 
     name = "lockgate"
     count = 3

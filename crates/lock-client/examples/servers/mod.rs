@@ -1,4 +1,4 @@
-//! Servers of the examples: those of LOCKGATE_SERVERS, or of `lockgate cluster up`.
+//! Servers of the examples: those of LOCKGATE_SERVERS, or of `lockgate dev up`.
 
 /// Returns their addresses.
 pub fn addresses() -> Vec<String> {

@@ -15,7 +15,12 @@ use super::{
 /// Commands of a client.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a command while holding locks; or show, break or configure locks (see the commands)
+    /// Show a cluster at a glance; the exit code is 1 if something is wrong
+    Status(status::Arguments),
+    /// Run a command while holding locks: `lockgate lock run`; or show, break or configure locks
+    #[command(override_usage = "\
+lockgate lock [OPTIONS] <NAME>... -- <COMMAND>...
+       lockgate lock <VERB> ...")]
     Lock(lock_command::Arguments),
     /// List, show or end sessions
     Session {
@@ -34,8 +39,6 @@ pub enum Command {
     },
     /// Print what happens to locks and sessions
     Events(events::Arguments),
-    /// Show a cluster at a glance; the exit code is 1 if something is wrong
-    Status(status::Arguments),
     /// List the locks: `lockgate lock list`
     Locks(locks::List),
     /// Show the holders and the waiters of a lock: `lockgate lock show`
@@ -142,8 +145,7 @@ pub fn run(command: Command) -> Result<ExitCode, Failure> {
 
 /// Runs a verb of `lockgate lock`.
 pub fn run_lock_verb(verb: LockVerb) -> Result<ExitCode, Failure> {
-    let done = runtime()?.block_on(lock_verbs::run(verb));
-    done.map(|()| ExitCode::SUCCESS)
+    runtime()?.block_on(lock_verbs::run(verb))
 }
 
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {

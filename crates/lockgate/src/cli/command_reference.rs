@@ -84,15 +84,14 @@ fn write_command(page: &mut String, command: &Command, before: &str) {
         .collect();
     let has = |name: &str| all.iter().any(|arg| arg.get_long() == Some(name));
     let (calls, prints) = (has("token-file") && has("context"), has("output"));
-    let own: Vec<&Arg> = all
-        .iter()
-        .copied()
-        .filter(|arg| !(calls && is_one_of(arg, &CONNECTION)) && !(prints && is_one_of(arg, &OUTPUT)))
-        .collect();
-    if !own.is_empty() {
+    let is_common = |arg: &Arg| (calls && is_one_of(arg, &CONNECTION)) || (prints && is_one_of(arg, &OUTPUT));
+    let own: Vec<&Arg> = all.iter().copied().filter(|arg| !is_common(arg)).collect();
+    // The options of `lockgate lock` are those of `lockgate lock run`.
+    if !own.is_empty() && !command.has_subcommands() {
         page.push('\n');
         write_table(page, &own);
     }
+    let calls = calls && !command.has_subcommands();
     let connection = calls.then_some("[connection options](#connection-options)");
     let output = prints.then_some("[output options](#output-options)");
     let common: Vec<&str> = connection.into_iter().chain(output).collect();

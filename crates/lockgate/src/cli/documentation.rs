@@ -129,7 +129,8 @@ impl Programs {
 
     /// Returns the one for a documented command.
     fn of(&self, line: &str) -> &clap::Command {
-        match line.starts_with("lockgate lock ") && (line.contains(" -- ") || line.ends_with(" --")) {
+        let is_lock = line.starts_with("lockgate lock ") && !line.starts_with("lockgate lock run ");
+        match is_lock && (line.contains(" -- ") || line.ends_with(" --")) {
             true => &self.that_runs,
             false => &self.with_verbs,
         }
@@ -196,7 +197,7 @@ fn documented_commands_exist() {
 fn arguments(line: &str) -> Option<Vec<OsString>> {
     let line = line.split(" #").next().unwrap_or_default().trim();
     if line.contains(['\'', '[', '…', '|', '<', '>', ';', '&', '`', '(', '\\'])
-        || line.matches('"').count() % 2 != 0
+        || !line.matches('"').count().is_multiple_of(2)
     {
         return None;
     }
@@ -267,6 +268,7 @@ fn invalid_commands_are_found() {
     }
     for line in [
         "lockgate lock NAME [OPTIONS] -- COMMAND",
+        "lockgate lock run NAME -- COMMAND",
         "lockgate lock show NAME",
         "lockgate lock",
         "lockgate locks [PREFIX]",

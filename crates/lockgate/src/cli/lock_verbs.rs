@@ -1,5 +1,7 @@
 //! `lockgate lock VERB`: commands on locks, behind their noun.
 
+use std::process::ExitCode;
+
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use cli_support::format::{Format, Output};
@@ -11,11 +13,13 @@ use super::api::Api;
 use super::exit::Failure;
 use super::servers::Servers;
 use super::table::table;
-use super::{history, locks};
+use super::{history, lock_command, locks};
 
 /// Commands on locks.
 #[derive(Debug, Subcommand)]
 pub enum LockVerb {
+    /// Run a command while holding locks (`lockgate lock NAME -- COMMAND`)
+    Run(Box<lock_command::Arguments>),
     /// List the locks (`lockgate locks`)
     List(locks::List),
     /// Show the holders and the waiters of a lock (`lockgate show`)
@@ -62,8 +66,9 @@ pub struct Check {
 }
 
 /// Runs a command.
-pub async fn run(verb: LockVerb) -> Result<(), Failure> {
-    match verb {
+pub async fn run(verb: LockVerb) -> Result<ExitCode, Failure> {
+    let done = match verb {
+        LockVerb::Run(arguments) => return lock_command::run(*arguments).await,
         LockVerb::List(arguments) => locks::list(arguments).await,
         LockVerb::Show(arguments) => locks::show(arguments).await,
         LockVerb::Break(arguments) => locks::break_lock(arguments).await,
@@ -73,7 +78,8 @@ pub async fn run(verb: LockVerb) -> Result<(), Failure> {
         LockVerb::History(arguments) => history::history(arguments).await,
         LockVerb::Graph(arguments) => graph(arguments).await,
         LockVerb::Check(arguments) => check(arguments).await,
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 async fn graph(arguments: Graph) -> Result<(), Failure> {

@@ -56,6 +56,18 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Start, stop and kill the nodes of a cluster on this machine
+    Dev {
+        #[command(subcommand)]
+        command: dev::Command,
+    },
+    #[command(flatten)]
+    Client(Box<client::Command>),
+    /// List, show and choose the named clusters of your configuration file
+    Context {
+        #[command(subcommand)]
+        command: context::Command,
+    },
     /// Run one node
     Serve {
         /// The node's configuration file; see cluster/node-1.toml in the sources. Without one, all settings
@@ -66,20 +78,10 @@ enum Command {
         #[arg(long)]
         insecure: bool,
     },
-    /// List, show and choose the named clusters of your configuration file
-    Context {
-        #[command(subcommand)]
-        command: context::Command,
-    },
     /// Check or reload a node's configuration, or print the reference of all settings
     Config {
         #[command(subcommand)]
         command: config::Command,
-    },
-    /// Start, stop and kill the nodes of a cluster on this machine
-    Dev {
-        #[command(subcommand)]
-        command: dev::Command,
     },
     /// Show and change the members of a cluster
     Member {
@@ -111,8 +113,6 @@ enum Command {
     /// Copy the tree of a running ZooKeeper ensemble, and move its clients when both sides are equal
     #[cfg(feature = "migrate")]
     Migrate(Box<migration::Arguments>),
-    #[command(flatten)]
-    Client(Box<client::Command>),
     /// Print the HTTP API as an OpenAPI document, which every node serves at /v1/openapi.json
     Openapi,
     /// Print the completions of a shell: `lockgate completions bash > /etc/bash_completion.d/lockgate`
@@ -160,29 +160,23 @@ pub fn main() -> ExitCode {
 }
 
 /// Returns the program's command line for these arguments: `lockgate lock` runs a command if there is a `--`, and
-/// otherwise has verbs. A lock may be called as a verb.
+/// otherwise has verbs. A lock may be called as a verb, except `run` as the first word.
 fn program(arguments: &[OsString]) -> clap::Command {
-    let is_run =
-        arguments.get(1).is_some_and(|noun| noun == "lock") && arguments.iter().any(|word| word == "--");
-    let program =
-        Cli::command().mut_subcommands(
-            |command| match client::SHORT_FORMS.contains(&command.get_name()) {
-                true => command.hide(true),
-                false => command,
-            },
-        );
-    match is_run {
-        true => program,
-        false => program.mut_subcommand("lock", |lock| {
-            let about = lock.get_about().cloned();
-            LockVerb::augment_subcommands(lock)
+    let is_word = |at: usize, word: &str| arguments.get(at).is_some_and(|given| given == word);
+    let is_run = is_word(1, "lock") && !is_word(2, "run") && arguments.iter().any(|word| word == "--");
+    Cli::command().mut_subcommands(|command| match command.get_name() {
+        "lock" if !is_run => {
+            let about = command.get_about().cloned();
+            LockVerb::augment_subcommands(command)
                 .about(about.unwrap_or_default())
                 .subcommand_required(false)
                 .arg_required_else_help(false)
                 .args_conflicts_with_subcommands(true)
                 .subcommand_negates_reqs(true)
-        }),
-    }
+        }
+        name if client::SHORT_FORMS.contains(&name) => command.hide(true),
+        _ => command,
+    })
 }
 
 /// Returns the verb of `lockgate lock`, if there is one.
@@ -252,6 +246,9 @@ mod tests {
         for (line, is_verb) in [
             ("lockgate lock show a --json", true),
             ("lockgate lock list", true),
+            ("lockgate lock run a b --shared -- true", true),
+            ("lockgate lock run run -- true", true),
+            ("lockgate lock a run -- true", false),
             ("lockgate lock show -- true", false),
             ("lockgate lock a --note show -- show", false),
             ("lockgate lock a b -- true", false),
@@ -270,6 +267,8 @@ mod tests {
             "lockgate lock a",
             "lockgate lock show",
             "lockgate lock -- true",
+            "lockgate lock run -- true",
+            "lockgate lock run a",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

@@ -51,7 +51,7 @@ pub struct Show {
 pub struct End {
     /// Id of the session
     session: String,
-    /// Reason, shown to the session's client
+    /// Reason, recorded in the audit log
     #[arg(long, default_value = "")]
     reason: String,
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::{IsTerminal as _, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -49,7 +50,10 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
                 true
             }
             // Clears the terminal, so that the table stays in its place.
-            (true, Format::Table) => say_to_reader(format!("\x1b[H\x1b[2J{}", text(&document)))?,
+            (true, Format::Table) if stdout().is_terminal() => {
+                say_to_reader(format!("\x1b[H\x1b[2J{}", text(&document)))?
+            }
+            (true, Format::Table) => say_to_reader(text(&document))?,
             (true, _) => arguments.output.say_next(&document, String::new)?,
         };
         if !arguments.watch || !has_reader {

@@ -87,11 +87,8 @@ impl Limit {
     }
 }
 
-/// `lockgate lock`
+/// `lockgate lock run`, in short `lockgate lock`
 #[derive(Debug, Args)]
-#[command(override_usage = "\
-lockgate lock [OPTIONS] <NAME>... -- <COMMAND>...
-       lockgate lock <VERB> ...")]
 #[command(after_help = "\
 The command gets LOCKGATE_FENCING_TOKEN, LOCKGATE_LOCK and LOCKGATE_SESSION in its environment. Several locks are acquired in one step: \
 they have the same token, and LOCKGATE_LOCK has a name on each line. The exit code is that of the command; \
