@@ -12,6 +12,7 @@ pub mod confirm;
 pub mod connection_options;
 pub mod contexts;
 pub mod credentials;
+pub mod durations;
 pub mod exit_code;
 pub mod format;
 pub mod http_client;

@@ -13,6 +13,7 @@ use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use clap::Args;
 use cli_support::api_client::request_id;
+use cli_support::durations;
 use cli_support::ensure_usage;
 use cli_support::output::{say, tell};
 use cli_support::signals;
@@ -55,9 +56,9 @@ pub struct Arguments {
     /// Number of writers, spread over the nodes
     #[arg(long, default_value_t = 12)]
     writers: usize,
-    /// Duration in seconds
-    #[arg(long, default_value_t = 30)]
-    seconds: u64,
+    /// Duration of the load
+    #[arg(long, value_name = "TIME", alias = "seconds", default_value = "30s", value_parser = durations::seconds)]
+    duration: Duration,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -297,7 +298,6 @@ impl Open for OverZookeeper {
 /// Measures and prints the result.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure_usage!(args.writers > 0, "at least one writer is needed");
-    ensure_usage!(args.seconds > 0, "at least one second is needed");
     let report = LocalSet::new().run_until(measure(&args)).await?;
     if args.json {
         return report::print_json(&report);
@@ -317,7 +317,7 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
 }
 
 async fn measure(args: &Arguments) -> anyhow::Result<GapReport> {
-    let lasts = Duration::from_secs(args.seconds);
+    let lasts = args.duration;
     match args.over {
         Over::Http => {
             let nodes = args.target.nodes()?;

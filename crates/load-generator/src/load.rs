@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use cli_support::api_client::request_id;
+use cli_support::durations;
 use cli_support::ensure_usage;
 use nix::unistd::Pid;
 
@@ -56,12 +57,12 @@ pub struct Pace {
     /// starts its next operation as soon as the previous one ends
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<f64>,
-    /// Duration of the measurement in seconds
-    #[arg(long, default_value_t = 10)]
-    pub seconds: u64,
-    /// Duration of the warm-up in seconds
-    #[arg(long, default_value_t = 2)]
-    pub warmup: u64,
+    /// Duration of the measurement
+    #[arg(long, value_name = "TIME", alias = "seconds", default_value = "10s", value_parser = durations::seconds)]
+    pub duration: Duration,
+    /// Duration of the warm-up
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = durations::seconds_or_zero)]
+    pub warmup: Duration,
     /// Number of data bytes of a znode
     #[arg(long, default_value_t = 100)]
     pub data_bytes: usize,
@@ -77,7 +78,6 @@ impl Pace {
     /// Checks the options.
     pub fn check(&self) -> anyhow::Result<()> {
         ensure_usage!(!self.clients.contains(&0), "at least one client is needed");
-        ensure_usage!(self.seconds > 0, "at least one second is needed");
         ensure_usage!(
             self.data_bytes <= MAX_DATA_BYTES,
             "a request has room for {MAX_DATA_BYTES} bytes of data"
@@ -126,11 +126,7 @@ impl Plan {
             data_bytes: pace.data_bytes,
             progress: pace.progress,
             processes,
-            ..Self::new(
-                nodes,
-                Duration::from_secs(pace.warmup),
-                Duration::from_secs(pace.seconds),
-            )
+            ..Self::new(nodes, pace.warmup, pace.duration)
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 use cli_support::api_client::{ApiClient, HeldLock, request_id};
+use cli_support::durations;
 use cli_support::ensure_usage;
 use cli_support::output::say;
 use futures_util::FutureExt as _;
@@ -40,12 +41,12 @@ pub struct Arguments {
     /// Number of sessions
     #[arg(long, default_value_t = 10_000)]
     sessions: usize,
-    /// TTL of the sessions in milliseconds
-    #[arg(long, default_value_t = 10_000)]
-    ttl_ms: u64,
-    /// Duration in seconds
-    #[arg(long, default_value_t = 600)]
-    seconds: u64,
+    /// TTL of the sessions
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = durations::seconds)]
+    ttl: Duration,
+    /// Duration of the measurement
+    #[arg(long, value_name = "TIME", alias = "seconds", default_value = "10min", value_parser = durations::seconds)]
+    duration: Duration,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -97,7 +98,6 @@ struct Observations {
 /// Measures and prints the result.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure_usage!(args.sessions > 0, "at least one session is needed");
-    ensure_usage!(args.seconds > 0, "at least one second is needed");
     let report = LocalSet::new().run_until(measure(&args)).await?;
     if args.json {
         report::print_json(&report)?;
@@ -117,7 +117,7 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
 async fn measure(args: &Arguments) -> anyhow::Result<SessionsReport> {
     let nodes = args.target.nodes()?;
     let pids = args.target.processes()?;
-    let ttl = Duration::from_millis(args.ttl_ms);
+    let ttl = args.ttl;
     let observed = Rc::new(Observations {
         heartbeats: RefCell::new(Durations::new()),
         lost: Cell::new(0),
@@ -164,7 +164,7 @@ async fn measure(args: &Arguments) -> anyhow::Result<SessionsReport> {
     }
     let opening = begin.elapsed();
 
-    let end = Instant::now() + Duration::from_secs(args.seconds);
+    let end = Instant::now() + args.duration;
     let begin = Instant::now();
     let mut sampler = Sampler::new(&pids, &observed, begin)?;
     let mut stretches = Vec::new();

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use cli_support::durations;
 use cli_support::ensure_usage;
 use cli_support::open_files;
 use cli_support::output::say;
@@ -47,8 +48,8 @@ pub struct Arguments {
     #[arg(long, value_delimiter = ',')]
     attacks: Vec<Attack>,
     /// Duration of each attack, and of the measurement without an attack
-    #[arg(long, default_value_t = 20)]
-    seconds: u64,
+    #[arg(long, value_name = "TIME", alias = "seconds", default_value = "20s", value_parser = durations::seconds)]
+    duration: Duration,
     /// Connections that an attack opens if it needs many
     #[arg(long, default_value_t = 10_000)]
     connections: usize,
@@ -233,10 +234,7 @@ struct AttackContext {
 
 /// Runs the attacks and prints their reports. Fails if an attack affected the well-behaved clients.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure_usage!(
-        args.seconds > 0 && args.clients > 0,
-        "--seconds and --clients must be at least 1"
-    );
+    ensure_usage!(args.clients > 0, "--clients must be at least 1");
     open_files::raise(args.connections as u64 + 4 * args.clients as u64 + RESERVED_FILES)?;
     let reports = LocalSet::new().run_until(measure(&args)).await?;
     if args.json {
@@ -327,7 +325,7 @@ async fn measure(args: &Arguments) -> anyhow::Result<Vec<AttackReport>> {
         let stop = context.stop.clone();
         let attacking = run_attack(attack, &context);
         let timing = async {
-            tokio::time::sleep(Duration::from_secs(args.seconds)).await;
+            tokio::time::sleep(args.duration).await;
             // Measure before the attack frees its resources.
             let memory = memory(&pids);
             let seen = bystanders.take_report();

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
+use cli_support::durations;
 use cli_support::ensure_usage;
 use cli_support::open_files;
 use cli_support::output::{say, tell};
@@ -55,9 +56,9 @@ pub struct Arguments {
     /// Number of sessions
     #[arg(long, default_value_t = 10_000)]
     sessions: usize,
-    /// Number of seconds to hold them when all are open; an interrupt ends it earlier
-    #[arg(long, default_value_t = 30)]
-    seconds: u64,
+    /// Time to hold them when all are open; an interrupt ends it earlier
+    #[arg(long, value_name = "TIME", alias = "seconds", default_value = "30s", value_parser = durations::seconds_or_zero)]
+    duration: Duration,
     /// Open all at the server with this number, counted from 1, instead of spreading them over all servers
     #[arg(long, value_name = "NUMBER")]
     at: Option<usize>,
@@ -319,7 +320,7 @@ async fn interruptible(work: impl Future<Output = anyhow::Result<()>>) -> anyhow
 /// Holds the sessions for the requested time, or until an interrupt or a loss. Returns the duration.
 async fn hold(args: &Arguments, mut lost: impl FnMut() -> anyhow::Result<usize>) -> anyhow::Result<Duration> {
     let begin = Instant::now();
-    let end = begin + Duration::from_secs(args.seconds);
+    let end = begin + args.duration;
     let watched = async {
         while lost()? == 0 {
             sleep(POLL_INTERVAL).await;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use cli_support::durations;
 use cli_support::ensure_usage;
 use cli_support::open_files;
 use cli_support::output::say;
@@ -33,12 +34,12 @@ pub struct Arguments {
     /// Offered load as a multiple of the capacity
     #[arg(long, default_value_t = 3.0)]
     factor: f64,
-    /// Duration in seconds
-    #[arg(long, default_value_t = 600)]
-    seconds: u64,
-    /// Duration of the preceding measurement of the capacity in seconds
-    #[arg(long, default_value_t = 10)]
-    capacity_seconds: u64,
+    /// Duration of the overload
+    #[arg(long, value_name = "TIME", alias = "seconds", default_value = "10min", value_parser = durations::seconds)]
+    duration: Duration,
+    /// Duration of the preceding measurement of the capacity
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = durations::seconds)]
+    capacity_duration: Duration,
     /// Number of clients that measure the capacity, each in a closed loop
     #[arg(long, default_value_t = 256)]
     capacity_clients: usize,
@@ -48,9 +49,9 @@ pub struct Arguments {
     /// Number of sessions that only send heartbeats meanwhile
     #[arg(long, default_value_t = 200)]
     sessions: usize,
-    /// TTL of these sessions in milliseconds
-    #[arg(long, default_value_t = 4_000)]
-    ttl_ms: u64,
+    /// TTL of these sessions
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = durations::seconds)]
+    ttl: Duration,
     /// Minimum share of the capacity that has to be served
     #[arg(long, default_value_t = 0.8)]
     least_goodput: f64,
@@ -92,10 +93,6 @@ pub struct OverloadReport {
 
 /// Measures and prints the result.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure_usage!(
-        args.seconds > 0 && args.capacity_seconds > 0,
-        "at least one second is needed"
-    );
     ensure_usage!(
         args.connections > 0 && args.capacity_clients > 0,
         "at least one connection is needed"
@@ -170,27 +167,25 @@ async fn measure(args: &Arguments) -> anyhow::Result<OverloadReport> {
         .local()?
         .context("this measurement needs a local cluster, for its memory and its term")?;
     let (nodes, pids) = (args.target.nodes()?, args.target.processes()?);
-    let seconds = Duration::from_secs(args.capacity_seconds);
-    let capacity = Plan::new(nodes.clone(), Duration::from_secs(2), seconds);
+    let capacity = Plan::new(nodes.clone(), Duration::from_secs(2), args.capacity_duration);
     let capacity = capacity
         .lock_cycles(args.capacity_clients)
         .await?
         .operations_per_second;
     ensure!(capacity > 0.0, "nothing was served");
 
-    let ttl = Duration::from_millis(args.ttl_ms);
+    let ttl = args.ttl;
     let bystanders = Bystanders::start(&nodes, args.sessions, ttl, None).await?;
     let offered = Offered::connect(&nodes, args.connections).await?;
     let (term_before, memory_before) = (term(&cluster).await?, memory(&pids)?);
     bystanders.take_report();
     let wanted = capacity * args.factor;
-    let seconds = Duration::from_secs(args.seconds);
-    let outcome = offered.run(wanted, seconds).await?;
+    let outcome = offered.run(wanted, args.duration).await?;
     let beside = bystanders.take_report();
     let elections = term(&cluster).await?.saturating_sub(term_before);
     let peaks = peak_memory(&pids)?;
     bystanders.stop().await?;
-    let per_second = |count: u64| count as f64 / seconds.as_secs_f64();
+    let per_second = |count: u64| count as f64 / args.duration.as_secs_f64();
     let cycle = outcome.cycles.percentiles();
     let refusal = outcome.refusals.percentiles();
     Ok(OverloadReport {

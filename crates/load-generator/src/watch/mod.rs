@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use cli_support::api_client::request_id;
+use cli_support::durations;
 use cli_support::ensure_usage;
 use cli_support::open_files;
 use cli_support::output::say;
@@ -41,12 +42,12 @@ pub struct Arguments {
     /// when all are notified, so that the reads delay no notification
     #[arg(long)]
     at_once: bool,
-    /// Duration of each measurement in seconds
-    #[arg(long, default_value_t = 10)]
-    seconds: u64,
-    /// Duration of the warm-up in seconds
-    #[arg(long, default_value_t = 2)]
-    warmup: u64,
+    /// Duration of each measurement
+    #[arg(long, value_name = "TIME", alias = "seconds", default_value = "10s", value_parser = durations::seconds)]
+    duration: Duration,
+    /// Duration of the warm-up
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = durations::seconds_or_zero)]
+    warmup: Duration,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -85,7 +86,6 @@ pub struct WatchReport {
 /// Measures and prints the result.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure_usage!(!args.sessions.contains(&0), "at least one session is needed");
-    ensure_usage!(args.seconds > 0, "at least one second is needed");
     let max_sessions = args.sessions.iter().max().copied().unwrap_or_default();
     open_files::raise(max_sessions as u64 + OTHER_FILES)?;
     let servers = args.target.zookeeper_nodes()?;
@@ -137,7 +137,7 @@ async fn measure_sessions(
         false => Rearm::Together,
     };
     let mut fan_out = FanOut::start(servers, servers, znode, sessions, rearm).await?;
-    let begin = Instant::now() + Duration::from_secs(args.warmup);
+    let begin = Instant::now() + args.warmup;
     while Instant::now() < begin {
         fan_out.change().await?;
     }
@@ -148,7 +148,7 @@ async fn measure_sessions(
     let [mut first, mut median, mut last, mut each, mut write, mut read] = [(); 6].map(|()| Durations::new());
     let mut changes = 0;
     let begin = Instant::now();
-    let measured = Duration::from_secs(args.seconds);
+    let measured = args.duration;
     while begin.elapsed() < measured {
         let times = fan_out.change().await?;
         changes += 1;
@@ -158,7 +158,7 @@ async fn measure_sessions(
         times.notified.iter().for_each(|after| each.record(*after));
         write.record(times.acknowledged);
         read.record(times.read);
-        progress.at(begin.elapsed().as_secs(), args.seconds);
+        progress.at(begin.elapsed().as_secs(), args.duration.as_secs());
     }
     let seconds = begin.elapsed().as_secs_f64();
     let notifications = changes as f64 * sessions as f64;

@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use cli_support::certificates::{CA_CERTIFICATE, days, make_authority, put, read_authority};
+use cli_support::durations;
 use cli_support::output::say;
 use lock_node::NodeId;
 use transport_security::PeerName;
@@ -21,7 +22,15 @@ pub struct Dir {
 }
 
 /// Maximum validity of a certificate, in days: a century. Dates in certificates have years of four digits.
-const MAX_DAYS: i64 = 36_500;
+const MAX_DAYS: u32 = 36_500;
+
+/// Parses a validity.
+fn valid_for(text: &str) -> Result<u32, String> {
+    match durations::days(text)? {
+        count if count <= MAX_DAYS => Ok(count),
+        _ => Err(format!("at most {MAX_DAYS} days")),
+    }
+}
 
 /// Certificates to create.
 #[derive(Debug, Subcommand)]
@@ -33,8 +42,8 @@ pub enum Command {
         /// Name of the authority
         #[arg(long, default_value = "Lockgate authority")]
         name: String,
-        /// Validity in days
-        #[arg(long, default_value_t = 3650, value_parser = clap::value_parser!(u32).range(1..=MAX_DAYS))]
+        /// Validity in whole days
+        #[arg(long = "valid-for", value_name = "TIME", alias = "days", default_value = "3650d", value_parser = valid_for)]
         days: u32,
     },
     /// Create a node's certificate, for its peers and for clients: node-ID.pem and node-ID.key
@@ -50,8 +59,8 @@ pub enum Command {
         /// Names and addresses by which clients call the node
         #[arg(long = "host", value_name = "HOST", required = true, value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
         hosts: Vec<String>,
-        /// Validity in days
-        #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=MAX_DAYS))]
+        /// Validity in whole days
+        #[arg(long = "valid-for", value_name = "TIME", alias = "days", default_value = "365d", value_parser = valid_for)]
         days: u32,
     },
     /// Create a client's certificate: client-NAME.pem and client-NAME.key
@@ -61,8 +70,8 @@ pub enum Command {
         /// Name of the client: `CN=NAME` in access control lists
         #[arg(long, value_parser = NonEmptyStringValueParser::new())]
         name: String,
-        /// Validity in days
-        #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=MAX_DAYS))]
+        /// Validity in whole days
+        #[arg(long = "valid-for", value_name = "TIME", alias = "days", default_value = "365d", value_parser = valid_for)]
         days: u32,
     },
 }

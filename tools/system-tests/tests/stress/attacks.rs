@@ -43,8 +43,8 @@ async fn overloaded_cluster_keeps_sessions_and_grants_locks() {
         "overload",
         "--seconds",
         "5",
-        "--capacity-seconds",
-        "2",
+        "--capacity-duration",
+        "2s",
         "--capacity-clients",
         "6",
     ];
@@ -55,8 +55,8 @@ async fn overloaded_cluster_keeps_sessions_and_grants_locks() {
         "20",
         "--factor",
         "5",
-        "--ttl-ms",
-        "12000",
+        "--ttl",
+        "12s",
     ];
     let report = measure(&cluster, &[&arguments[..], &more[..]].concat()).await;
     assert_eq!(report["bystanders"]["lost_sessions"], 0, "{report}");
