@@ -51,6 +51,11 @@ impl Output {
         }
     }
 
+    /// Returns whether a document is printed for programs, not text for people.
+    pub fn is_document(self) -> bool {
+        self.format() != Format::Table
+    }
+
     /// Prints a result: the document, or the text for people.
     pub fn say(self, document: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
         match self.format() {

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use cli_support::format::Output;
 use cli_support::output::say;
 use local_cluster::{LocalCluster, START_TIMEOUT, STOP_TIMEOUT};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::{large, processes, report};
+use super::{large, processes};
 
 /// Duration of the load before the member starts, and after it has caught up.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -31,9 +32,9 @@ pub struct Arguments {
     /// Directory for a new cluster
     #[arg(long, default_value = "lockgate-catch-up")]
     dir: PathBuf,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Format of the result
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Result of the measurement.
@@ -72,8 +73,8 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
         cluster.stop(id, STOP_TIMEOUT).await?;
     }
     let report = report?;
-    if args.json {
-        return report::print_json(&report);
+    if args.output.is_document() {
+        return args.output.say(&report, String::new);
     }
     say(format!(
         "{} znodes: caught up after {} ms, with {} writes/s ({} before)",

@@ -13,6 +13,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use cli_support::api_client::{ApiClient, CallError, HeldLock, RenewedSession};
 use cli_support::ensure_usage;
+use cli_support::format::Output;
 use cli_support::output::say;
 use futures_util::FutureExt as _;
 use local_cluster::{LocalCluster, Ports, START_TIMEOUT, STOP_TIMEOUT};
@@ -23,7 +24,6 @@ use tokio::time::Instant;
 
 use super::gap::{OverHttp, Writers};
 use super::nodes::Nodes;
-use super::report;
 
 /// TTL of the sessions: the server's default.
 const SESSION_TTL: Duration = Duration::from_secs(10);
@@ -58,9 +58,9 @@ pub struct Arguments {
     /// Directory of the cluster; a new one on free ports is created if it has no cluster
     #[arg(long, default_value = "lockgate-failover")]
     dir: PathBuf,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Format of the result
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Result of all rounds.
@@ -101,7 +101,7 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
         loss,
         args.kills,
         args.clients,
-        |round, ms, gap_ms| match args.json {
+        |round, ms, gap_ms| match args.output.is_document() {
             true => Ok(()),
             false => say(format!(
                 "{round:>3}: first new grant after {ms} ms, no write for {gap_ms} ms"
@@ -113,8 +113,8 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
         cluster.stop(id, STOP_TIMEOUT).await?;
     }
     let report = report?;
-    match args.json {
-        true => report::print_json(&report)?,
+    match args.output.is_document() {
+        true => args.output.say(&report, String::new)?,
         false => print(&report)?,
     }
     ensure!(

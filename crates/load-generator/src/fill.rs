@@ -9,6 +9,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use clap::Args;
 use cli_support::ensure_usage;
+use cli_support::format::Output;
 use cli_support::output::say;
 use futures_util::FutureExt as _;
 use serde::Serialize;
@@ -16,9 +17,9 @@ use tokio::task::LocalSet;
 use tokio::time::Instant;
 use zk_wire::{ErrorCode, Request};
 
+use super::Target;
 use super::zookeeper::client::create;
 use super::zookeeper::session::{Session, refused};
-use super::{Target, report};
 
 /// Parent of all created znodes.
 const TOP: &str = "/lockgate-bench-fill";
@@ -40,9 +41,9 @@ pub struct Arguments {
     /// Number of data bytes of each znode
     #[arg(long, default_value_t = 100)]
     data_bytes: usize,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Format of the result
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Result of the measurement.
@@ -68,9 +69,9 @@ impl FillReport {
     }
 
     /// Prints the report in the form of the other measurements.
-    pub fn print(&self, json: bool) -> anyhow::Result<()> {
-        if json {
-            return report::print_json(&[self]);
+    pub fn print(&self, output: Output) -> anyhow::Result<()> {
+        if output.is_document() {
+            return output.say(&[self], String::new);
         }
         say(format!(
             "{} created in {:.1} s: {:.0}/s",
@@ -87,7 +88,7 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
         "a request has room for {} bytes of data",
         super::load::MAX_DATA_BYTES
     );
-    LocalSet::new().run_until(fill(&args)).await?.print(args.json)
+    LocalSet::new().run_until(fill(&args)).await?.print(args.output)
 }
 
 async fn fill(args: &Arguments) -> anyhow::Result<FillReport> {

@@ -15,6 +15,7 @@ use clap::Args;
 use cli_support::api_client::request_id;
 use cli_support::durations;
 use cli_support::ensure_usage;
+use cli_support::format::Output;
 use cli_support::output::{say, tell};
 use cli_support::signals;
 use futures_util::FutureExt as _;
@@ -27,7 +28,7 @@ use super::drive::{Client, Moments};
 use super::load::Over;
 use super::nodes::Nodes;
 use super::workload::Workload;
-use super::{Target, http, report, zookeeper};
+use super::{Target, http, zookeeper};
 
 /// Response timeout after which a writer switches to the next server. Far longer than any write takes, and
 /// short enough that a frozen server does not block its writers during the whole measurement.
@@ -59,9 +60,9 @@ pub struct Arguments {
     /// Duration of the load
     #[arg(long, value_name = "TIME", alias = "seconds", default_value = "30s", value_parser = durations::seconds)]
     duration: Duration,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Format of the result
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Time without a success.
@@ -299,8 +300,8 @@ impl Open for OverZookeeper {
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure_usage!(args.writers > 0, "at least one writer is needed");
     let report = LocalSet::new().run_until(measure(&args)).await?;
-    if args.json {
-        return report::print_json(&report);
+    if args.output.is_document() {
+        return args.output.say(&report, String::new);
     }
     say(format!(
         "{} writers for {:.1} s: {} writes, {} failed or unanswered attempts",

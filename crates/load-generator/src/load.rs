@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use cli_support::api_client::request_id;
 use cli_support::durations;
 use cli_support::ensure_usage;
+use cli_support::format::Output;
 use nix::unistd::Pid;
 
 use super::drive::Drive;
@@ -69,9 +70,9 @@ pub struct Pace {
     /// Print progress each second, even if standard error is no terminal
     #[arg(long)]
     pub progress: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    /// Format of the result
+    #[command(flatten)]
+    pub output: Output,
 }
 
 impl Pace {
@@ -186,15 +187,15 @@ pub async fn run(workload: Workload, args: LoadArgs) -> anyhow::Result<()> {
         }
         Over::Zookeeper => zookeeper::run_workloads(&[workload], target, pace).await?,
     };
-    if pace.json {
-        report::print_json(&reports)?;
+    if pace.output.is_document() {
+        pace.output.say(&reports, String::new)?;
     }
     report::require_no_errors(&reports)
 }
 
 /// Prints a line, unless JSON is printed at the end.
 pub(super) fn print(pace: &Pace, report: &LoadReport, first: bool) -> anyhow::Result<()> {
-    match pace.json {
+    match pace.output.is_document() {
         true => Ok(()),
         false => report::print_load(report, first),
     }

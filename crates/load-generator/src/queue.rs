@@ -12,6 +12,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use cli_support::api_client::request_id;
 use cli_support::ensure_usage;
+use cli_support::format::Output;
 use cli_support::http_client::Connection;
 use cli_support::output::say;
 use futures_util::FutureExt as _;
@@ -22,7 +23,7 @@ use tokio::task::LocalSet;
 use tokio::time::Instant;
 
 use super::nodes::Nodes;
-use super::report::{self, Durations, Percentiles, ms};
+use super::report::{Durations, Percentiles, ms};
 use super::{Target, processes};
 
 /// TTL of the sessions: the server's default maximum, so that no session needs a heartbeat during a
@@ -56,9 +57,9 @@ pub struct Arguments {
     /// Number of hand-overs
     #[arg(long, default_value_t = 2000)]
     hand_overs: u64,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Format of the result
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Result of one measurement.
@@ -90,13 +91,13 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
         let report = tokio::time::timeout(MAX_RUN, run)
             .await
             .context("the measurement took almost as long as the sessions' TTL")??;
-        if !args.json {
+        if !args.output.is_document() {
             print(&report, reports.is_empty())?;
         }
         reports.push(report);
     }
-    if args.json {
-        report::print_json(&reports)?;
+    if args.output.is_document() {
+        args.output.say(&reports, String::new)?;
     }
     Ok(())
 }

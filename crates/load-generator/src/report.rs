@@ -244,12 +244,6 @@ pub fn print_load(report: &LoadReport, first: bool) -> anyhow::Result<()> {
         .context("writing to standard output")
 }
 
-/// Prints a report as JSON.
-pub fn print_json(report: &impl Serialize) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(report).context("the report as JSON")?;
-    writeln!(io::stdout().lock(), "{text}").context("writing to standard output")
-}
-
 /// Fails if a load had errors, so that scripts do not use its results.
 pub fn require_no_errors(reports: &[LoadReport]) -> anyhow::Result<()> {
     let errors: u64 = reports.iter().map(|report| report.errors).sum();

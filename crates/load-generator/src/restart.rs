@@ -7,13 +7,14 @@ use anyhow::ensure;
 use clap::Args;
 use cli_support::api_client::{ApiClient, request_id};
 use cli_support::ensure_usage;
+use cli_support::format::Output;
 use cli_support::output::say;
 use local_cluster::{LocalCluster, START_TIMEOUT, STOP_TIMEOUT};
 use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{large, processes, report};
+use super::{large, processes};
 
 /// Timeout of the first write after a restart.
 const FIRST_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -33,9 +34,9 @@ pub struct Arguments {
     /// Directory of the cluster; a new one of three nodes on free ports is created if it has no cluster
     #[arg(long, default_value = "lockgate-restart")]
     dir: PathBuf,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Format of the result
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Result of the measurement. Each list has one number per round.
@@ -64,8 +65,8 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
         cluster.stop(id, STOP_TIMEOUT).await?;
     }
     let report = report?;
-    if args.json {
-        return report::print_json(&report);
+    if args.output.is_document() {
+        return args.output.say(&report, String::new);
     }
     say(format!(
         "{} znodes, {} MB on disk per node, at most {} MB of memory",

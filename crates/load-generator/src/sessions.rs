@@ -10,6 +10,7 @@ use clap::Args;
 use cli_support::api_client::{ApiClient, HeldLock, request_id};
 use cli_support::durations;
 use cli_support::ensure_usage;
+use cli_support::format::Output;
 use cli_support::output::say;
 use futures_util::FutureExt as _;
 use nix::unistd::Pid;
@@ -17,7 +18,7 @@ use serde::Serialize;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::Instant;
 
-use super::report::{self, Durations, Percentiles, ms};
+use super::report::{Durations, Percentiles, ms};
 use super::{Target, processes};
 
 /// Number of heartbeats within a session's TTL, as in the client library. Each interval is randomly shortened
@@ -47,9 +48,9 @@ pub struct Arguments {
     /// Duration of the measurement
     #[arg(long, value_name = "TIME", alias = "seconds", default_value = "10min", value_parser = durations::seconds)]
     duration: Duration,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Format of the result
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Measurement of one interval.
@@ -99,8 +100,8 @@ struct Observations {
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure_usage!(args.sessions > 0, "at least one session is needed");
     let report = LocalSet::new().run_until(measure(&args)).await?;
-    if args.json {
-        report::print_json(&report)?;
+    if args.output.is_document() {
+        args.output.say(&report, String::new)?;
     } else {
         say(format!(
             "{} sessions, opened in {:.1} s; {} lost, {} locks lost",
@@ -171,7 +172,7 @@ async fn measure(args: &Arguments) -> anyhow::Result<SessionsReport> {
     while Instant::now() < end {
         tokio::time::sleep_until(end.min(Instant::now() + SAMPLE_INTERVAL)).await;
         let stretch = sampler.next(&pids, &observed, begin)?;
-        if !args.json {
+        if !args.output.is_document() {
             print(&stretch, stretches.is_empty())?;
         }
         stretches.push(stretch);

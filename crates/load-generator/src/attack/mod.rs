@@ -18,6 +18,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use cli_support::durations;
 use cli_support::ensure_usage;
+use cli_support::format::Output;
 use cli_support::open_files;
 use cli_support::output::say;
 use local_cluster::LocalNode;
@@ -28,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use super::Target;
 use super::bystanders::{BystanderReport, Bystanders, memory, term};
 use super::nodes::Nodes;
-use super::report::{self, ms};
+use super::report::ms;
 
 /// Session timeout of the well-behaved clients.
 const TTL: Duration = Duration::from_secs(6);
@@ -62,9 +63,9 @@ pub struct Arguments {
     /// Maximum growth of a node's memory during one attack, in MiB
     #[arg(long, default_value_t = 512)]
     most_mib: u64,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Format of the result
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Attack on a cluster.
@@ -237,8 +238,8 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure_usage!(args.clients > 0, "--clients must be at least 1");
     open_files::raise(args.connections as u64 + 4 * args.clients as u64 + RESERVED_FILES)?;
     let reports = LocalSet::new().run_until(measure(&args)).await?;
-    if args.json {
-        report::print_json(&reports)?;
+    if args.output.is_document() {
+        args.output.say(&reports, String::new)?;
     }
     for report in &reports {
         let what = report.attack.map_or("no attack", Attack::name);
@@ -341,7 +342,7 @@ async fn measure(args: &Arguments) -> anyhow::Result<Vec<AttackReport>> {
             elections: term(&cluster).await?.saturating_sub(term_before),
             memory_bytes: memory_before.into_iter().zip(memory?).collect(),
         };
-        if !args.json {
+        if !args.output.is_document() {
             print(&report)?;
         }
         reports.push(report);

@@ -13,6 +13,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use cli_support::durations;
 use cli_support::ensure_usage;
+use cli_support::format::Output;
 use cli_support::open_files;
 use cli_support::output::{say, tell};
 use cli_support::progress::Progress;
@@ -27,7 +28,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use self::gateway::Sessions;
 use super::load::Over;
 use super::nodes::Nodes;
-use super::report::{self, Durations, Percentiles, ms};
+use super::report::{Durations, Percentiles, ms};
 use super::zookeeper::session::Session;
 use super::{Target, processes};
 
@@ -66,9 +67,9 @@ pub struct Arguments {
     /// an address has a limited number of ports [default: chosen by the system]
     #[arg(long, value_delimiter = ',', value_name = "ADDRESSES")]
     from: Vec<IpAddr>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Format of the result
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Result of the measurement.
@@ -102,8 +103,8 @@ pub struct IdleReport {
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure_usage!(args.sessions > 0, "at least one session is needed");
     let report = LocalSet::new().run_until(measure(&args)).await?;
-    match args.json {
-        true => report::print_json(&report)?,
+    match args.output.is_document() {
+        true => args.output.say(&report, String::new)?,
         false => print(&report)?,
     }
     let why = report.first_loss.unwrap_or_default();

@@ -9,6 +9,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use cli_support::durations;
 use cli_support::ensure_usage;
+use cli_support::format::Output;
 use cli_support::open_files;
 use cli_support::output::say;
 use serde::Serialize;
@@ -18,7 +19,7 @@ use self::offered::Offered;
 use super::Target;
 use super::bystanders::{BystanderReport, Bystanders, memory, peak_memory, term};
 use super::load::Plan;
-use super::report::{self, Percentiles, ms};
+use super::report::{Percentiles, ms};
 
 /// Open files beside the connections of the clients.
 const OTHER_FILES: u64 = 256;
@@ -55,9 +56,9 @@ pub struct Arguments {
     /// Minimum share of the capacity that has to be served
     #[arg(long, default_value_t = 0.8)]
     least_goodput: f64,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Format of the result
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Result of the measurement.
@@ -99,8 +100,8 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     );
     open_files::raise((args.connections + 2 * args.sessions + args.capacity_clients) as u64 + OTHER_FILES)?;
     let report = LocalSet::new().run_until(measure(&args)).await?;
-    if args.json {
-        report::print_json(&report)?;
+    if args.output.is_document() {
+        args.output.say(&report, String::new)?;
     } else {
         print(&report)?;
     }

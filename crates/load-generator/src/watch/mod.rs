@@ -10,6 +10,7 @@ use clap::Args;
 use cli_support::api_client::request_id;
 use cli_support::durations;
 use cli_support::ensure_usage;
+use cli_support::format::Output;
 use cli_support::open_files;
 use cli_support::output::say;
 use cli_support::progress::Progress;
@@ -20,7 +21,7 @@ use tokio::task::LocalSet;
 use tokio::time::Instant;
 
 use super::nodes::Nodes;
-use super::report::{self, Durations, Percentiles, ms};
+use super::report::{Durations, Percentiles, ms};
 use super::workload::Workload;
 use super::zookeeper::tree::Tree;
 use super::{Target, processes};
@@ -48,9 +49,9 @@ pub struct Arguments {
     /// Duration of the warm-up
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = durations::seconds_or_zero)]
     warmup: Duration,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Format of the result
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Result for one number of sessions. Times begin with the first byte of the write.
@@ -104,8 +105,8 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
             .with_context(|| format!("{} cannot be removed", tree.paths().join(" and ")))?;
     }
     let reports = measured?;
-    match args.json {
-        true => report::print_json(&reports),
+    match args.output.is_document() {
+        true => args.output.say(&reports, String::new),
         false => Ok(()),
     }
 }
@@ -117,7 +118,7 @@ async fn measure(args: &Arguments, servers: &Nodes, tree: &Tree) -> anyhow::Resu
             .await?;
         let report = measure_sessions(args, servers, &tree.znode(0), sessions).await?;
         tree.remove(servers).await?;
-        if !args.json {
+        if !args.output.is_document() {
             print(&report, reports.is_empty())?;
         }
         reports.push(report);

@@ -96,8 +96,8 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     args.pace.check()?;
     let workloads: Vec<Workload> = args.workloads.iter().map(|name| (*name).into()).collect();
     let reports = run_workloads(&workloads, &args.target, &args.pace).await?;
-    if args.pace.json {
-        report::print_json(&reports)?;
+    if args.pace.output.is_document() {
+        args.pace.output.say(&reports, String::new)?;
     }
     report::require_no_errors(&reports)
 }

@@ -1,7 +1,7 @@
 //! `lockgate access`: the switch that secures a cluster, and its state.
 
 use clap::{Args, Subcommand};
-use cli_support::format::{Format, Output};
+use cli_support::format::Output;
 use cli_support::output::{say, shown};
 use lock_client::{AccessGrant, Caller};
 
@@ -55,7 +55,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Show(arguments) => {
             let view = arguments.servers.client()?.access().status().await?;
-            if arguments.output.format() != Format::Table {
+            if arguments.output.is_document() {
                 return Ok(arguments.output.say(&view, String::new)?);
             }
             let secured = match view.secured {

@@ -82,6 +82,8 @@ pub enum Command {
         /// administrator's token
         #[arg(long)]
         secure: bool,
+        #[command(flatten)]
+        output: Output,
     },
     /// Stop all nodes; their data stays
     Down {
@@ -134,6 +136,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
             ephemeral_ports,
             tls,
             secure,
+            output,
         } => {
             let ports = match (http_base_port, peer_base_port, zookeeper_base_port) {
                 _ if ephemeral_ports => Some(Ports::Free),
@@ -151,7 +154,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
                 tls,
                 secure,
             };
-            up(&dir.dir, &executable, wanted).await
+            up(&dir.dir, &executable, wanted, output).await
         }
         Command::Down { dir } => {
             let mut cluster = open(&dir)?;
@@ -227,7 +230,7 @@ struct UpOptions {
     secure: bool,
 }
 
-async fn up(dir: &Path, executable: &Path, wanted: UpOptions) -> anyhow::Result<()> {
+async fn up(dir: &Path, executable: &Path, wanted: UpOptions, output: Output) -> anyhow::Result<()> {
     let UpOptions {
         nodes,
         learners,
@@ -277,6 +280,9 @@ async fn up(dir: &Path, executable: &Path, wanted: UpOptions) -> anyhow::Result<
         started.push(cluster.add_learner(None).await?.0);
     }
     let reports = cluster.status().await?;
+    if output.is_document() {
+        return output.say(&reports, String::new);
+    }
     say(match started.len() {
         0 => format!("All nodes in {} were already running.", dir.display()),
         count => format!("Started {count} of {} nodes in {}.", reports.len(), dir.display()),

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
-use cli_support::format::{Format, Output};
+use cli_support::format::Output;
 use cli_support::http_client::{encode_path, encode_query};
 use cli_support::output::shown;
 use serde_json::Value;
@@ -142,7 +142,7 @@ async fn check(arguments: Check) -> Result<(), Failure> {
     let is_held = document["held"] == true;
     let shown_name = shown(&arguments.name);
     if !is_held {
-        if arguments.output.format() != Format::Table {
+        if arguments.output.is_document() {
             arguments.output.say(&document, String::new)?;
         }
         return Err(anyhow!("the lock {shown_name} is not held with the token {token}").into());

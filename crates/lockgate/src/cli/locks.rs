@@ -2,9 +2,10 @@
 
 use anyhow::anyhow;
 use clap::Args;
-use cli_support::format::{Format, Output};
+use cli_support::format::Output;
 use cli_support::output::{say, shown};
 use lock_client::{Contender, LockView, Mode};
+use serde_json::json;
 
 use super::exit::Failure;
 use super::servers::Servers;
@@ -48,6 +49,8 @@ pub struct Break {
     #[arg(long, conflicts_with = "holder")]
     all: bool,
     #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
     servers: Servers,
 }
 
@@ -62,6 +65,8 @@ pub struct RequestRelease {
     /// Only this holder, as `lockgate show` names it
     #[arg(long)]
     holder: Option<String>,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     servers: Servers,
 }
@@ -134,7 +139,7 @@ pub async fn show(arguments: Show) -> Result<(), Failure> {
         draining: false,
         more: serde_json::Map::new(),
     });
-    if arguments.output.format() != Format::Table {
+    if arguments.output.is_document() {
         return Ok(arguments.output.say(&view, String::new)?);
     }
     let used = match (&view.mode, view.limit) {
@@ -214,11 +219,10 @@ pub async fn break_lock(arguments: Break) -> Result<(), Failure> {
     let name = &arguments.name;
     let break_hold = async |holder: &str| -> Result<(), Failure> {
         client.break_lock(name, holder, &arguments.reason).await?;
-        Ok(say(format!(
-            "{} has lost the lock {}",
-            shown(holder),
-            shown(name)
-        ))?)
+        let text = || format!("{} has lost the lock {}", shown(holder), shown(name));
+        let document = json!({ "lock": name, "holder": holder });
+        arguments.output.say_next(&document, text)?;
+        Ok(())
     };
     if let Some(holder) = &arguments.holder {
         return break_hold(holder).await;
@@ -255,16 +259,18 @@ pub async fn request_release(arguments: RequestRelease) -> Result<(), Failure> {
         name,
         reason,
         holder,
+        output,
         servers,
     } = arguments;
     let asked = servers
         .client()?
         .request_release(&name, holder.as_deref(), &reason)
         .await?;
-    Ok(say(match asked {
+    let text = || match asked {
         1 => "1 holder got the request".to_owned(),
         count => format!("{count} holders got the request"),
-    })?)
+    };
+    Ok(output.say(&json!({ "asked": asked }), text)?)
 }
 
 /// Runs `lockgate drain`.

@@ -2,21 +2,36 @@
 
 use std::time::Duration;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use cli_support::confirm::Confirmation;
 use cli_support::connection_options::addresses;
 use cli_support::credentials::Credentials;
 use cli_support::format::Output;
-use cli_support::output::{say, shown};
+use cli_support::output::shown;
 use cli_support::usage::UsageError;
 use local_cluster::STOP_TIMEOUT;
 use local_cluster::location::{Location, Place};
 use local_cluster::members::{ChangeResult, Members};
 use lock_node::{MemberAddress, NodeId};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::dev::NodeName;
 use super::table::table;
+
+/// Cluster of a command, and the format of its result.
+#[derive(Debug, Args)]
+pub struct Target {
+    #[command(flatten)]
+    location: Location,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Target {
+    fn find(&self) -> anyhow::Result<Place> {
+        self.location.find()
+    }
+}
 
 /// Changes of the membership.
 #[derive(Debug, Subcommand)]
@@ -25,15 +40,13 @@ pub enum Command {
     #[command(alias = "members")]
     List {
         #[command(flatten)]
-        output: Output,
-        #[command(flatten)]
-        at: Location,
+        at: Target,
     },
     /// Add a node as a learner, which replicates everything and has no vote. In a cluster on this machine the
     /// node is also configured and started; elsewhere start it before, with `join = true`
     Add {
         #[command(flatten)]
-        at: Location,
+        at: Target,
         /// The new node's id, never used before (in a cluster on this machine: the next one)
         id: Option<NodeId>,
         /// Address of the new node for its peers
@@ -52,7 +65,7 @@ pub enum Command {
     /// Promote a learner to a voter as soon as it has caught up
     Promote {
         #[command(flatten)]
-        at: Location,
+        at: Target,
         /// The node's id
         id: NodeId,
         /// Time to catch up
@@ -62,7 +75,7 @@ pub enum Command {
     /// Demote a voter to a learner
     Demote {
         #[command(flatten)]
-        at: Location,
+        at: Target,
         /// The node's id, or "leader"
         id: NodeName,
         /// Also if the remaining voters have no majority now
@@ -75,7 +88,7 @@ pub enum Command {
         #[command(flatten)]
         confirmation: Confirmation,
         #[command(flatten)]
-        at: Location,
+        at: Target,
         /// The node's id, or "leader"
         id: NodeName,
         /// Also if the remaining voters have no majority now
@@ -90,7 +103,7 @@ pub enum Command {
         #[command(flatten)]
         confirmation: Confirmation,
         #[command(flatten)]
-        at: Location,
+        at: Target,
         /// Id of the old node
         id: NodeId,
         /// The new node's id, never used before (in a cluster on this machine: the next one)
@@ -109,14 +122,14 @@ pub enum Command {
     /// Move leadership to another voter
     MoveLeader {
         #[command(flatten)]
-        at: Location,
+        at: Target,
         /// Id of the new leader (the voter with most of the log if not given)
         id: Option<NodeId>,
     },
     /// Set the addresses of a node. A node whose own configuration changes announces them itself
     SetAddress {
         #[command(flatten)]
-        at: Location,
+        at: Target,
         /// The node's id
         id: NodeId,
         /// Address of the node for its peers
@@ -128,19 +141,59 @@ pub enum Command {
     },
 }
 
-/// Runs a command.
-pub async fn run(command: Command) -> anyhow::Result<()> {
-    if let Command::List { output, at } = command {
-        let status = at.find()?.members()?.status().await?;
-        return output.say(&status["members"], || members_table(&status));
+impl Command {
+    /// Returns the format of the result.
+    fn output(&self) -> Output {
+        match self {
+            Self::List { at }
+            | Self::Add { at, .. }
+            | Self::Promote { at, .. }
+            | Self::Demote { at, .. }
+            | Self::Remove { at, .. }
+            | Self::Replace { at, .. }
+            | Self::MoveLeader { at, .. }
+            | Self::SetAddress { at, .. } => at.output,
+        }
     }
-    say(report(command).await?)
 }
 
-/// Runs a change. Returns its report.
-async fn report(command: Command) -> anyhow::Result<String> {
+/// Result of a command, for people and for programs.
+struct Report {
+    text: String,
+    document: Value,
+}
+
+impl Report {
+    /// Creates the report of a change, after which this is true of the node.
+    fn of(node: NodeId, change: &ChangeResult, now: String) -> Self {
+        let mut text = match change.changed {
+            true => now,
+            false => format!("{now}, as before"),
+        };
+        for warning in &change.warnings {
+            text.push_str(&format!("\nNote: {warning}."));
+        }
+        let document = json!({ "node_id": node, "changed": change.changed, "warnings": change.warnings });
+        Self { text, document }
+    }
+}
+
+/// Runs a command.
+pub async fn run(command: Command) -> anyhow::Result<()> {
+    let output = command.output();
+    let Report { text, document } = report(command).await?;
+    output.say(&document, || text)
+}
+
+/// Runs a command. Returns its report.
+async fn report(command: Command) -> anyhow::Result<Report> {
     match command {
-        Command::List { .. } => unreachable!("it prints a document"),
+        Command::List { at } => {
+            let mut status = at.find()?.members()?.status().await?;
+            let text = members_table(&status);
+            let document = status["members"].take();
+            Ok(Report { text, document })
+        }
         Command::Add {
             at,
             id,
@@ -155,13 +208,13 @@ async fn report(command: Command) -> anyhow::Result<String> {
         Command::Promote { at, id, wait } => {
             let mut members = at.find()?.members()?;
             let promoted = members.promote(id, wait).await?;
-            Ok(said(&promoted, format!("node {id} has a vote")))
+            Ok(Report::of(id, &promoted, format!("node {id} has a vote")))
         }
         Command::Demote { at, id, force } => {
             let mut members = at.find()?.members()?;
             let id = named(&mut members, id).await?;
             let demoted = members.demote(id, force).await?;
-            Ok(said(&demoted, format!("node {id} is a learner")))
+            Ok(Report::of(id, &demoted, format!("node {id} is a learner")))
         }
         Command::Remove {
             at,
@@ -188,7 +241,9 @@ async fn report(command: Command) -> anyhow::Result<String> {
             confirmation.require(&format!("This removes node {id} from the cluster"))?;
             let added = add(place, with, peer.zip(http), Some(wait)).await?;
             let removed = remove(at.find()?, id, false).await?;
-            Ok(format!("{added}\n{removed}"))
+            let text = format!("{}\n{}", added.text, removed.text);
+            let document = json!({ "added": added.document, "removed": removed.document });
+            Ok(Report { text, document })
         }
         Command::MoveLeader { at, id } => {
             let mut members = at.find()?.members()?;
@@ -197,13 +252,14 @@ async fn report(command: Command) -> anyhow::Result<String> {
                 Some(id) => id,
                 None => members.leader().await?,
             };
-            Ok(said(&moved, format!("node {leader} leads")))
+            Ok(Report::of(leader, &moved, format!("node {leader} leads")))
         }
         Command::SetAddress { at, id, peer, http } => {
             let address = member_address(peer, http)?;
             let set = at.find()?.members()?.set_address(id, &address).await?;
             let MemberAddress { peer, http } = address;
-            Ok(said(
+            Ok(Report::of(
+                id,
                 &set,
                 format!("node {id} has the address {peer} for its peers and {http} for clients"),
             ))
@@ -217,19 +273,20 @@ async fn add(
     id: Option<NodeId>,
     address: Option<(String, String)>,
     wait: Option<Duration>,
-) -> anyhow::Result<String> {
-    let (mut members, id, text) = match (place, id, address) {
+) -> anyhow::Result<Report> {
+    let (mut members, id, mut report) = match (place, id, address) {
         (Place::Local(mut cluster), id, None) => {
             let (id, added) = cluster.add_learner(id).await?;
             let url = cluster.url_of(cluster.node(id)?);
-            let text = said(&added, format!("node {id} is a learner and serves at {url}"));
-            (cluster.members()?, id, text)
+            let now = format!("node {id} is a learner and serves at {url}");
+            (cluster.members()?, id, Report::of(id, &added, now))
         }
         (place @ Place::Servers(_), Some(id), Some((peer, http))) => {
             let address = member_address(peer, http)?;
             let mut members = place.members()?;
             let added = members.add(id, &address).await?;
-            (members, id, said(&added, format!("node {id} is a learner")))
+            let now = format!("node {id} is a learner");
+            (members, id, Report::of(id, &added, now))
         }
         (Place::Local(_), _, Some(_)) => {
             let message =
@@ -242,28 +299,30 @@ async fn add(
         }
     };
     let Some(wait) = wait else {
-        return Ok(format!(
-            "{text}\nGive it a vote with `lockgate member promote {id}`."
-        ));
+        let next = format!("\nGive it a vote with `lockgate member promote {id}`.");
+        report.text.push_str(&next);
+        return Ok(report);
     };
     let promoted = members.promote(id, wait).await?;
-    Ok(format!(
-        "{text}\n{}",
-        said(&promoted, format!("node {id} has a vote"))
-    ))
+    let promoted = Report::of(id, &promoted, format!("node {id} has a vote"));
+    let text = format!("{}\n{}", report.text, promoted.text);
+    let document = promoted.document;
+    Ok(Report { text, document })
 }
 
 /// Removes a member. In a cluster on this machine its process is stopped and its files are moved aside.
-async fn remove(place: Place, id: NodeId, force: bool) -> anyhow::Result<String> {
+async fn remove(place: Place, id: NodeId, force: bool) -> anyhow::Result<Report> {
     let removed = place.members()?.remove(id, force).await?;
-    let mut text = said(&removed, format!("node {id} is not a member"));
+    let mut report = Report::of(id, &removed, format!("node {id} is not a member"));
     if let Some(mut cluster) = place.local()
         && cluster.node(id).is_ok()
     {
         let aside = cluster.put_aside(id, STOP_TIMEOUT).await?;
-        text.push_str(&format!("\nIts files are in {} now.", aside.display()));
+        let aside = aside.display().to_string();
+        report.text.push_str(&format!("\nIts files are in {aside} now."));
+        report.document["files"] = aside.into();
     }
-    Ok(text)
+    Ok(report)
 }
 
 /// Returns the members as a table.
@@ -328,15 +387,4 @@ async fn named(members: &mut Members, node: NodeName) -> anyhow::Result<NodeId> 
         NodeName::Leader => members.leader().await,
         NodeName::Id(id) => Ok(id),
     }
-}
-
-fn said(changed: &ChangeResult, now: String) -> String {
-    let mut text = match changed.changed {
-        true => now,
-        false => format!("{now}, as before"),
-    };
-    for warning in &changed.warnings {
-        text.push_str(&format!("\nNote: {warning}."));
-    }
-    text
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use cli_support::format::{Format, Output};
+use cli_support::format::Output;
 use cli_support::output::{say, shown, tell};
 use cli_support::secret_file::SecretFile;
 use lock_client::NewToken;
@@ -43,7 +43,7 @@ impl TokenOutput {
                 })?;
                 say(format!("{} has {description}", path.display()))?;
             }
-            _ if self.output.format() != Format::Table => self.output.say(&new.with_secret(), String::new)?,
+            _ if self.output.is_document() => self.output.say(&new.with_secret(), String::new)?,
             _ => {
                 // On standard error, apart from the output for scripts.
                 tell(format!("{description}. It is shown only now."));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use cli_support::api_client::request_id;
-use cli_support::format::{Format, Output};
+use cli_support::format::Output;
 use cli_support::http_client::{encode_path, encode_query};
 use cli_support::output::{say, shown};
 use lock_client::SessionView;
@@ -103,7 +103,7 @@ async fn show(arguments: Show) -> Result<(), Failure> {
         encode_path(&arguments.session)
     );
     let document = Api::of(&arguments.servers)?.get(&path).await?;
-    if arguments.output.format() != Format::Table {
+    if arguments.output.is_document() {
         return Ok(arguments.output.say(&document, String::new)?);
     }
     let text = |field: &str| shown(document[field].as_str().unwrap_or("-"));

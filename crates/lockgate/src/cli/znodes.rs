@@ -7,7 +7,7 @@ use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::{Args, Subcommand, ValueEnum};
-use cli_support::format::{Format, Output};
+use cli_support::format::Output;
 use cli_support::output::{say, say_bytes, shown, shown_lines, shown_on_terminal};
 use cli_support::usage::UsageError;
 use lock_client::{CreateMode, WatchKind};
@@ -217,7 +217,7 @@ async fn ls(arguments: Ls) -> Result<(), Failure> {
         .znodes()
         .children(&arguments.path)
         .await?;
-    if arguments.output.format() != Format::Table {
+    if arguments.output.is_document() {
         return Ok(arguments.output.say(&children, String::new)?);
     }
     if !arguments.long {
@@ -246,7 +246,7 @@ async fn ls(arguments: Ls) -> Result<(), Failure> {
 /// Runs `lockgate get`.
 async fn get(arguments: Get) -> Result<(), Failure> {
     let znode = arguments.servers.client()?.znodes().get(&arguments.path).await?;
-    if arguments.output.format() != Format::Table {
+    if arguments.output.is_document() {
         // In the form of the API.
         let (name, data) = match znode.text() {
             Some(text) => ("data", text.to_owned()),
@@ -323,7 +323,7 @@ async fn stat(arguments: Stat) -> Result<(), Failure> {
         .get(&arguments.path)
         .await?
         .stat;
-    if arguments.output.format() != Format::Table {
+    if arguments.output.is_document() {
         return Ok(arguments.output.say(&stat, String::new)?);
     }
     let fields = serde_json::to_value(&stat).context("the stat as JSON")?;

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use cli_support::format::{Format, Output};
+use cli_support::format::Output;
 use cli_support::output::{say, shown};
 use lock_node::backup::{Inspection, inspect_with_progress};
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ pub fn run(file: &Path, output: Output, lists: &[List]) -> anyhow::Result<()> {
         let mut progress = super::read_progress(file, "reading the backup");
         inspect_with_progress(file, &mut progress, look).with_context(|| file.display().to_string())?
     };
-    if output.format() != Format::Table {
+    if output.is_document() {
         let mut document = document(&inspection);
         for (name, list) in listed {
             document[name] = list.into();
@@ -101,7 +101,8 @@ pub fn text(inspection: &Inspection) -> String {
     )
 }
 
-fn document(inspection: &Inspection) -> Value {
+/// Returns the summary for programs.
+pub fn document(inspection: &Inspection) -> Value {
     let head = &inspection.head;
     let members: Vec<Value> = head
         .members

@@ -32,6 +32,9 @@ pub enum Command {
         /// Name that node alone with --server
         #[arg(long)]
         stale: bool,
+        /// Format of the result
+        #[command(flatten)]
+        output: Output,
         /// The first server that has a backup sends it
         #[command(flatten)]
         connection: ConnectionOptions,
@@ -70,15 +73,18 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Save {
             file,
             stale,
+            output,
             connection,
         } => {
             let saved = save_from_any(&connection.connection()?, &file, stale).await?;
-            say(format!(
-                "{} is a complete backup of cluster {:?}.\n\n{}",
-                file.display(),
-                saved.head.cluster,
-                inspect::text(&saved)
-            ))
+            let text = || {
+                let (cluster, text) = (&saved.head.cluster, inspect::text(&saved));
+                format!(
+                    "{} is a complete backup of cluster {cluster:?}.\n\n{text}",
+                    file.display()
+                )
+            };
+            output.say(&inspect::document(&saved), text)
         }
         Command::Inspect { file, output, list } => inspect::run(&file, output, &list),
         Command::Restore {
