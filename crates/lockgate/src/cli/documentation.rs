@@ -392,6 +392,45 @@ fn named_settings_exist() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// Ports of other programs, and of clients in examples.
+const OTHER_PORTS: [u16; 3] = [4318, 51515, 57832];
+
+/// Ports that the documents choose for a second listener of each kind: the ZooKeeper port without TLS, and the
+/// administration.
+const SECOND_PORTS: [u16; 2] = [2182, 7600];
+
+#[test]
+fn named_ports_are_those_of_the_program() {
+    use local_cluster::{HTTP_BASE_PORT, PEER_BASE_PORT, ZOOKEEPER_BASE_PORT};
+
+    const MAX_NODES: u16 = 9;
+    let is_known = |port: u16| {
+        [HTTP_BASE_PORT, PEER_BASE_PORT, ZOOKEEPER_BASE_PORT]
+            .iter()
+            .any(|base| (*base..=base + MAX_NODES).contains(&port))
+            || OTHER_PORTS.contains(&port)
+            || SECOND_PORTS.contains(&port)
+    };
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for (path, text) in documents() {
+        for (host, rest) in text.match_indices(':').map(|(at, _)| text.split_at(at)) {
+            let digits: String = rest[1..].chars().take_while(char::is_ascii_digit).collect();
+            let is_host =
+                host.ends_with("127.0.0.1") || host.ends_with(".example") || host.ends_with("0.0.0.0");
+            if !is_host || digits.is_empty() {
+                continue;
+            }
+            count += 1;
+            if !digits.parse().is_ok_and(is_known) {
+                faults.push(format!("{}: port {digits}", path.display()));
+            }
+        }
+    }
+    assert!(count > 50, "only {count} ports were found");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 #[test]
 fn named_metrics_are_documented() {
     let reference = page("docs/reference/metrics.md");

@@ -13,6 +13,8 @@ mod client;
 mod command_reference;
 mod config;
 mod context;
+#[cfg(test)]
+mod conventions;
 mod dev;
 #[cfg(test)]
 mod documentation;
