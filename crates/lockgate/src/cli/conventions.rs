@@ -104,11 +104,9 @@ fn every_command_that_calls_a_cluster_takes_the_same_connection_options() {
     for (name, command) in commands() {
         let is_local = LOCAL.iter().any(|local| name.starts_with(local));
         for option in CONNECTION {
-            // Certificates have options of their own with these names.
-            if !(is_local && name.starts_with("lockgate cert ")) && !(is_local && option == "insecure") {
-                assert_eq!(has(&command, option), !is_local, "{name} and --{option}");
-            }
+            assert!(is_local || has(&command, option), "{name} has no --{option}");
         }
+        assert!(!is_local || !has(&command, "server"), "{name} calls a cluster");
         assert!(
             !has(&command, "node") || is_local,
             "{name}: --node names no server"

@@ -332,6 +332,53 @@ async fn commands_work_with_a_closed_output() {
 }
 
 #[tokio::test]
+async fn dev_runs_the_nodes_and_member_changes_the_members() {
+    let place = LaunchedCluster(TempDir::new().unwrap());
+    let dir = ["--dir", place.path().to_str().unwrap()];
+    let run = async |words: &[&str]| succeeds(&[words, &dir].concat()).await;
+    let document = async |words: &[&str]| -> Value {
+        serde_json::from_str(&succeeds(&[words, &dir, &["-o", "json"]].concat()).await).unwrap()
+    };
+    let started = document(&["dev", "up", "--nodes", "1", "--ephemeral-ports"]).await;
+    assert_eq!(started[0]["role"], "leader");
+    let added = document(&["member", "add"]).await;
+    assert_eq!((&added["node_id"], &added["changed"]), (&2.into(), &true.into()));
+    let promoted = document(&["member", "promote", "2"]).await;
+    assert!(!promoted["warnings"].as_array().unwrap().is_empty(), "{promoted}");
+    assert!(
+        run(&["member", "move-leader", "2"])
+            .await
+            .contains("node 2 leads")
+    );
+    let demoted = document(&["member", "demote", "1"]).await;
+    assert_eq!(
+        (&demoted["node_id"], &demoted["changed"]),
+        (&1.into(), &true.into())
+    );
+    let list = run(&["member", "list"]).await;
+    assert_eq!(run(&["cluster", "members"]).await, list, "an alias");
+    assert_eq!(list.lines().count(), 3, "{list}");
+    let stderr = fails(&[&["member", "remove", "1"][..], &dir].concat()).await;
+    assert!(stderr.contains("--yes"), "{stderr}");
+    let removed = document(&["member", "remove", "1", "--yes"]).await;
+    assert!(
+        Path::new(removed["files"].as_str().unwrap()).is_dir(),
+        "{removed}"
+    );
+    assert!(run(&["dev", "stop", "2"]).await.contains("node 2 has stopped"));
+    assert_eq!(document(&["dev", "status"]).await[0]["pid"], Value::Null);
+    assert_eq!(
+        run(&["cluster", "status"]).await,
+        run(&["dev", "status"]).await,
+        "an alias"
+    );
+    run(&["dev", "up"]).await;
+    assert!(run(&["dev", "kill", "leader"]).await.contains("node 2 is dead"));
+    run(&["dev", "up"]).await;
+    assert!(run(&["dev", "down"]).await.contains("node 2 has stopped"));
+}
+
+#[tokio::test]
 async fn cluster_up_names_a_data_directory_of_another_cluster() {
     const SWAPPED: NodeId = 1;
     let mut clusters = [TestCluster::start().await, TestCluster::start().await];

@@ -4,9 +4,10 @@ use std::process::Output;
 
 use lock_client::AcquireOptions;
 use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
-use crate::harness::{LOCKGATE, TestCluster, eventually};
+use crate::harness::{LOCKGATE, TIMEOUT, TestCluster, eventually};
 
 /// Runs a command against the cluster.
 pub async fn lockgate(cluster: &TestCluster, arguments: &[&str]) -> Output {
@@ -319,12 +320,23 @@ async fn sessions_are_shown_and_ended_and_events_are_printed() {
 #[tokio::test]
 async fn status_fails_and_names_the_node_that_does_not_answer() {
     let mut cluster = TestCluster::start().await;
+    let session = cluster.lock_session("anna").await;
+    let _held = session.acquire("a", AcquireOptions::exclusive()).await.unwrap();
     let status = stdout_of(&cluster, &["status"]).await;
     assert_eq!(status.lines().count(), 5, "{status}");
-    assert_eq!(
-        json(&cluster, &["status"]).await["problems"],
-        serde_json::json!([])
+    assert!(status.contains(": 1 sessions, 1 locks in use, "), "{status}");
+    let status = json(&cluster, &["status"]).await;
+    assert_eq!(status["problems"], serde_json::json!([]));
+    assert_eq!(status["alarms"], serde_json::json!([]));
+    assert!(
+        status["leader"].is_u64() && status["read_only"] == false,
+        "{status}"
     );
+    for member in status["members"].as_array().unwrap() {
+        assert!(member["lag"].is_u64() && member["ready"] == true, "{member}");
+        assert!(member["disk"]["free_bytes"].is_u64(), "{member}");
+        assert_eq!(member["version"], env!("CARGO_PKG_VERSION"));
+    }
     let follower = cluster.followers().await[0];
     cluster.kill(follower).await.unwrap();
     // The others are found from one address.
@@ -371,8 +383,36 @@ async fn contexts_name_clusters() {
         assert!(!texts.concat().contains("secret"), "{texts:?}");
         (output.status.code().unwrap(), texts)
     };
-    let (code, [locks, _]) = run(&["locks", "--context", "here"]).await;
-    assert!(code == 0 && locks.starts_with("LOCK"), "{locks}");
+    let backup = home.path().join("backup");
+    let backup = backup.to_str().unwrap();
+    for (command, output) in [
+        (&["locks"][..], "LOCK"),
+        (&["member", "list"], "NODE"),
+        (&["status"], "Cluster "),
+        (&["snapshot", "save", backup], backup),
+        (
+            &[
+                "bench",
+                "lock",
+                "--clients",
+                "1",
+                "--duration",
+                "1s",
+                "--warmup",
+                "0s",
+            ],
+            "workload",
+        ),
+    ] {
+        let (code, [stdout, stderr]) = run(&[command, &["--context", "here"]].concat()).await;
+        assert!(
+            code == 0 && stdout.starts_with(output),
+            "{command:?}: {stdout}{stderr}"
+        );
+    }
+    // The option may be repeated, and a server that does not answer is skipped.
+    let two = ["locks", "--server", "127.0.0.1:1", "--server", &servers[0]];
+    assert_eq!(run(&two).await.0, 0);
     let (code, [_, stderr]) = run(&["locks", "--context", "nobody", "--patience", "100ms"]).await;
     assert!(code == 69 && stderr.contains("127.0.0.1:1"), "{stderr}");
     let (code, [_, stderr]) = run(&["locks", "--context", "unknown"]).await;
@@ -383,4 +423,101 @@ async fn contexts_name_clusters() {
     assert!(list.contains("*  here"), "{list}");
     let (_, [shown, _]) = run(&["context", "show", "nobody"]).await;
     assert!(shown.contains("(hidden)"), "{shown}");
+}
+
+#[tokio::test]
+async fn status_is_watched_until_its_reader_ends() {
+    let cluster = TestCluster::start().await;
+    let mut watch = Command::new(LOCKGATE)
+        .args(["status", "--watch", "--every", "50ms", "-o", "json"])
+        .env("LOCKGATE_SERVERS", cluster.http_addresses().join(","))
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    for _ in 0..3 {
+        let line = lines.next_line().await.unwrap().expect("a line");
+        let status: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(status["problems"], serde_json::json!([]));
+    }
+    drop(lines);
+    let ended = tokio::time::timeout(TIMEOUT, watch.wait()).await;
+    assert_eq!(ended.expect("it ends").unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn events_are_followed_over_the_end_of_a_node() {
+    let mut cluster = TestCluster::start().await;
+    let first = cluster.followers().await[0];
+    let mut servers = vec![cluster.http(first)];
+    servers.extend(
+        cluster
+            .http_addresses()
+            .into_iter()
+            .filter(|one| *one != cluster.http(first)),
+    );
+    let mut follow = Command::new(LOCKGATE)
+        .args(["events", "orders/", "--follow", "-o", "json"])
+        .env("LOCKGATE_SERVERS", servers.join(","))
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
+    let session = cluster.lock_session("anna").await;
+    for name in ["orders/1", "orders/2"] {
+        let held = session.acquire(name, AcquireOptions::exclusive()).await.unwrap();
+        held.release().await.unwrap();
+        for event in ["granted", "lost"] {
+            let line = tokio::time::timeout(TIMEOUT, lines.next_line())
+                .await
+                .expect("an event");
+            let line: Value = serde_json::from_str(&line.unwrap().unwrap()).unwrap();
+            assert_eq!((&line["event"], &line["lock"]), (&event.into(), &name.into()));
+        }
+        // The stream continues at the next server, without a gap.
+        cluster.kill(first).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn results_are_printed_as_table_json_or_yaml() {
+    let cluster = TestCluster::start().await;
+    let session = cluster.lock_session("anna").await;
+    let _a = session.acquire("a", AcquireOptions::exclusive()).await.unwrap();
+    let _b = session.acquire("b", AcquireOptions::exclusive()).await.unwrap();
+    for command in [
+        &["locks"][..],
+        &["lock", "show", "a"],
+        &["lock", "graph"],
+        &["lock", "history", "a"],
+        &["lock", "request-release", "a", "--reason", "test"],
+        &["session", "list"],
+        &["session", "show", session.id()],
+        &["member", "list"],
+        &["status"],
+        &["znode", "ls", "/"],
+        &["znode", "stat", "/"],
+        &["znode", "acl", "get", "/"],
+        &["auth", "access", "show"],
+        &["lock", "break", "b", "--reason", "test"],
+    ] {
+        let is_change = command.contains(&"break");
+        let mut formats = vec!["json", "yaml", "table"];
+        formats.truncate(if is_change { 1 } else { 3 });
+        for format in formats {
+            let printed = stdout_of(&cluster, &[command, &["-o", format]].concat()).await;
+            let parsed = serde_json::from_str::<Value>(&printed);
+            assert_eq!(
+                parsed.is_ok(),
+                format == "json",
+                "{command:?} {format}: {printed}"
+            );
+            assert!(
+                format != "yaml" || printed.contains(": "),
+                "{command:?}: {printed}"
+            );
+        }
+    }
 }

@@ -527,3 +527,24 @@ async fn several_locks_are_acquired_in_one_step_and_one_loss_ends_the_command() 
         Some(0)
     );
 }
+
+#[tokio::test]
+async fn owner_and_name_of_the_session_are_shown() {
+    let cluster = TestCluster::start().await;
+    let script = format!("{LOCKGATE} lock show a --json; {LOCKGATE} session show $LOCKGATE_SESSION --json");
+    let arguments = [
+        "lock", "run", "a", "--owner", "me", "--name", "nightly", "--note", "report", "--", "sh", "-c",
+        &script,
+    ];
+    let output = lockgate(&cluster, &arguments).await;
+    assert!(output.status.success(), "{output:?}");
+    let mut documents = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<serde_json::Value>();
+    let lock = documents.next().unwrap().unwrap();
+    let holder = &lock["holders"][0];
+    assert_eq!(
+        (&holder["owner"], &holder["note"]),
+        (&"me".into(), &"report".into())
+    );
+    let session = documents.next().unwrap().unwrap();
+    assert_eq!(session["name"], "nightly");
+}
