@@ -20,6 +20,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use cli_support::format::Output;
+use cli_support::output::say;
 use load_generator::drive::{Client, Drive, Moments};
 use load_generator::fill::FillReport;
 use load_generator::gap::{self, Open};
@@ -80,9 +82,8 @@ enum Command {
         /// Bytes of data of each key
         #[arg(long, default_value_t = 100)]
         data_bytes: usize,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: Output,
     },
     /// Write to etcd without pauses, and report the longest times without a success
     EtcdGap {
@@ -234,8 +235,8 @@ async fn run(command: Command) -> anyhow::Result<()> {
             servers,
             znodes,
             data_bytes,
-            json,
-        } => fill(kind, &servers, znodes, data_bytes).await?.print(json),
+            output,
+        } => fill(kind, &servers, znodes, data_bytes).await?.print(output),
         Command::EtcdGap {
             servers,
             writers,
@@ -243,7 +244,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         } => {
             let report =
                 gap::measure_gaps(EtcdWriters(servers), writers, Duration::from_secs(seconds)).await?;
-            report::print_json(&report)
+            say(serde_json::to_string_pretty(&report).context("the report as JSON")?)
         }
     }
 }
@@ -276,14 +277,14 @@ async fn measure<C: Client>(
                 key,
                 data: vec![b'x'; pace.data_bytes],
                 retry: Duration::from_millis(loaded.retry_ms),
-                ttl: Duration::from_secs(pace.seconds + pace.warmup + 60),
+                ttl: pace.duration + pace.warmup + Duration::from_secs(60),
             };
             callers.push(open(task, number).await.context("opening a client")?);
         }
         let drive = Drive {
             label: format!("{over} {}, {clients} clients", workload.name()),
-            warmup: Duration::from_secs(pace.warmup),
-            measured: Duration::from_secs(pace.seconds),
+            warmup: pace.warmup,
+            measured: pace.duration,
             rate: pace.rate,
             one_lock: workload == Workload::Contended,
             progress: pace.progress,
@@ -297,13 +298,13 @@ async fn measure<C: Client>(
             clients,
         };
         let report = LoadReport::new(&subject, &drive, &driven);
-        if !pace.json {
+        if !pace.output.is_document() {
             report::print_load(&report, reports.is_empty())?;
         }
         reports.push(report);
     }
-    if pace.json {
-        report::print_json(&reports)?;
+    if pace.output.is_document() {
+        pace.output.say(&reports, String::new)?;
     }
     report::require_no_errors(&reports)
 }
