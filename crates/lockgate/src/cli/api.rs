@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use cli_support::api_client::{ApiClient, CallError};
-use cli_support::exit_code::{NOT_ALLOWED, UNAVAILABLE, UNKNOWN, USAGE};
+use cli_support::exit_code::{LOST, NOT_ALLOWED, NOT_FREE, UNAVAILABLE, UNKNOWN, USAGE};
 use cli_support::output::shown;
 use serde_json::Value;
 
@@ -46,6 +46,8 @@ impl From<CallError> for Failure {
                 let exit = match (status, code.as_str()) {
                     (401 | 403, _) => NOT_ALLOWED,
                     (_, "outcome_unknown") => UNKNOWN,
+                    (_, "lock_busy" | "lock_timeout" | "draining") => NOT_FREE,
+                    (_, "lease_expired" | "holder_gone") => LOST,
                     (_, "bad_path" | "bad_lock_name") => USAGE,
                     _ => 1,
                 };

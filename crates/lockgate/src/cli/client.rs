@@ -9,7 +9,7 @@ use cli_support::usage::UsageError;
 use super::exit::Failure;
 use super::lock_verbs::LockVerb;
 use super::{
-    access, events, history, lock_command, lock_verbs, locks, policy, sessions, status, token, znodes,
+    access, events, history, lease, lock_command, lock_verbs, locks, policy, sessions, status, token, znodes,
 };
 
 /// Commands of a client.
@@ -22,6 +22,17 @@ pub enum Command {
 lockgate lock [OPTIONS] <NAME>... -- <COMMAND>...
        lockgate lock <VERB> ...")]
     Lock(lock_command::Arguments),
+    /// Acquire a lock for a time, and renew or release it by another command
+    Lease {
+        #[command(subcommand)]
+        command: lease::Command,
+    },
+    /// Acquire a lock for a time: `lockgate lease acquire`
+    Acquire(lease::Acquire),
+    /// Renew a lease: `lockgate lease renew`
+    Renew(lease::Renew),
+    /// Release a lease: `lockgate lease release`
+    Release(lease::Release),
     /// List, show or end sessions
     Session {
         #[command(subcommand)]
@@ -89,7 +100,10 @@ pub enum Auth {
 }
 
 /// Short forms of commands behind nouns. Help lists the long forms.
-pub const SHORT_FORMS: [&str; 20] = [
+pub const SHORT_FORMS: [&str; 23] = [
+    "acquire",
+    "renew",
+    "release",
     "locks",
     "show",
     "break",
@@ -118,6 +132,10 @@ pub fn run(command: Command) -> Result<ExitCode, Failure> {
         let done = match command {
             Command::Lock(arguments) => return lock_command::run(arguments).await,
             Command::Status(arguments) => return status::run(arguments).await,
+            Command::Lease { command } => lease::run(command).await,
+            Command::Acquire(arguments) => lease::acquire(arguments).await,
+            Command::Renew(arguments) => lease::renew(arguments).await,
+            Command::Release(arguments) => lease::release(arguments).await,
             Command::Session { command } => sessions::run(command).await,
             Command::Znode { command } | Command::ZnodeVerb(command) => znodes::run(command).await,
             Command::Auth { command } | Command::AuthVerb(command) => match command {

@@ -29,7 +29,7 @@ const LOCAL: [&str; 12] = [
 
 /// Commands without a result in several formats: they run something, print a file, or print a sentence that
 /// confirms a change. `migrate` reports its progress, with `--json` as events.
-const WITHOUT_RESULT: [&str; 27] = [
+const WITHOUT_RESULT: [&str; 28] = [
     "lockgate dev down",
     "lockgate dev snapshot",
     "lockgate dev kill",
@@ -37,6 +37,7 @@ const WITHOUT_RESULT: [&str; 27] = [
     "lockgate lock run",
     "lockgate lock drain",
     "lockgate lock limit",
+    "lockgate lease release",
     "lockgate session end",
     "lockgate znode rm",
     "lockgate znode acl set",
@@ -183,6 +184,7 @@ fn short_forms_have_the_arguments_of_the_long_forms() {
             "locks" => &["lock", "list"],
             "sessions" => &["session", "list"],
             "show" | "break" | "request-release" | "drain" | "limit" | "history" => &["lock", name],
+            "acquire" | "renew" | "release" => &["lease", name],
             "access" | "token" | "policy" => &["auth", name],
             _ => &["znode", name],
         };

@@ -21,6 +21,7 @@ mod documentation;
 mod events;
 mod exit;
 mod history;
+mod lease;
 mod lock_command;
 mod lock_verbs;
 mod locks;

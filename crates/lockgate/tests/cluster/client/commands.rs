@@ -20,14 +20,15 @@ pub async fn lockgate(cluster: &TestCluster, arguments: &[&str]) -> Output {
 }
 
 /// Runs a command that must succeed. Returns its standard output.
-async fn stdout_of(cluster: &TestCluster, arguments: &[&str]) -> String {
+pub async fn stdout_of(cluster: &TestCluster, arguments: &[&str]) -> String {
     let output = lockgate(cluster, arguments).await;
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {stderr}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-async fn json(cluster: &TestCluster, arguments: &[&str]) -> Value {
+/// Runs a command that must succeed. Returns its result as JSON.
+pub async fn json(cluster: &TestCluster, arguments: &[&str]) -> Value {
     serde_json::from_str(&stdout_of(cluster, &[arguments, &["--json"]].concat()).await).unwrap()
 }
 

@@ -6,6 +6,7 @@ mod curator;
 mod events;
 mod faults;
 mod leader;
+mod leases;
 mod lock_command;
 mod modes;
 mod paused;
