@@ -104,6 +104,7 @@ func (a *acquire) repeat(ctx context.Context) (json.RawMessage, error) {
 			return granted, nil
 		case errors.As(err, &failed):
 			why = failed.why
+			a.servers.client.config.Logger.Debug("an acquire is sent again", "why", why)
 		case errors.As(err, &refused):
 			// The caller may have had the right when an earlier attempt was executed, and may have lost it since.
 			if doubtedBefore && refused.concernsCaller() {

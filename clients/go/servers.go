@@ -171,6 +171,7 @@ func (s *servers) suspect(silent *server) {
 	close(silent.suspected)
 	silent.suspected = make(chan struct{})
 	s.mu.Unlock()
+	s.client.config.Logger.Debug("a server is suspected", "server", silent.address)
 	s.turnAway(silent)
 }
 
