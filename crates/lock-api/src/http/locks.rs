@@ -31,7 +31,7 @@ use super::problem::Problem;
 use super::url::{LOCKS, Verb, last_segment, lock_and_verb};
 use super::watch::MAX_TIMEOUT_MS;
 use super::{Api, Peer, Shared, history};
-use crate::locks::{LockError, Locks, PlaceOutcome, Started, only};
+use crate::locks::{Lease, LockError, Locks, PlaceOutcome, Started, only};
 
 /// Methods of a lock's own address.
 const OF_A_LOCK: &str = "GET,HEAD,PATCH";
@@ -118,36 +118,51 @@ async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerR
     } = body;
     let locks = waiting_locks_of(api, &peer);
     let request_id = peer.request_id(request_id)?;
-    match requester {
-        Requester::Session(session) => {
-            let started = locks.begin_acquire(session, wish, bounds, wait, request_id, retry);
-            let started = started.await?;
-            if is_queued && let Some(place) = locks.place_of(&started) {
-                started.stay_in_queue();
-                return Ok(json(StatusCode::ACCEPTED, &QueuedAnswer::new(&place, None)));
-            }
-            let grant = only(granted(api, &peer, session, started).await?)?;
-            Ok(ok(&GrantAnswer::from(&grant)))
-        }
+    let session = match requester {
+        Requester::Session(session) => session,
+        // Boxed: the future of every request for a lock would be as large.
         Requester::Lease(ttl) => {
-            let begun = Instant::now();
-            let started = locks.begin_lease(ttl, wish, bounds, wait, request_id, retry);
-            let (lease, started) = started.await?;
-            if is_queued && let Some(place) = locks.place_of(&started) {
-                started.stay_in_queue();
-                let expires_in = lease.timeout.saturating_sub(begun.elapsed());
-                let answer = QueuedAnswer::new(&place, Some((lease_text(&lease.key), expires_in)));
-                return Ok(json(StatusCode::ACCEPTED, &answer));
-            }
-            let granted = granted(api, &peer, lease.key.session, started);
-            let (grants, renewed) = locks.keep_while(&lease, begun, granted).await?;
-            let expires_in = lease.timeout.saturating_sub(renewed.elapsed());
-            let grant = only(grants)?;
-            Ok(ok(
-                &GrantAnswer::from(&grant).with_lease(lease_text(&lease.key), expires_in)
-            ))
+            let started = async |locks: &Locks| {
+                locks
+                    .begin_lease(ttl, wish, bounds, wait, request_id, retry)
+                    .await
+            };
+            return Box::pin(acquire_by_lease(api, &peer, locks, started, is_queued)).await;
         }
+    };
+    let started = locks.begin_acquire(session, wish, bounds, wait, request_id, retry);
+    let started = started.await?;
+    if is_queued && let Some(place) = locks.place_of(&started) {
+        started.stay_in_queue();
+        return Ok(json(StatusCode::ACCEPTED, &QueuedAnswer::new(&place, None)));
     }
+    let grant = only(granted(api, &peer, session, started).await?)?;
+    Ok(ok(&GrantAnswer::from(&grant)))
+}
+
+/// Acquires a lock by a lease.
+async fn acquire_by_lease(
+    api: &Api,
+    peer: &Peer,
+    locks: Locks,
+    begin: impl AsyncFnOnce(&Locks) -> Result<(Lease, Started), LockError>,
+    is_queued: bool,
+) -> HandlerResult {
+    let begun = Instant::now();
+    let (lease, started) = begin(&locks).await?;
+    if is_queued && let Some(place) = locks.place_of(&started) {
+        started.stay_in_queue();
+        let expires_in = lease.timeout.saturating_sub(begun.elapsed());
+        let answer = QueuedAnswer::new(&place, Some((lease_text(&lease.key), expires_in)));
+        return Ok(json(StatusCode::ACCEPTED, &answer));
+    }
+    let granted = granted(api, peer, lease.key.session, started);
+    let (grants, renewed) = locks.keep_while(&lease, begun, granted).await?;
+    let expires_in = lease.timeout.saturating_sub(renewed.elapsed());
+    let grant = only(grants)?;
+    Ok(ok(
+        &GrantAnswer::from(&grant).with_lease(lease_text(&lease.key), expires_in)
+    ))
 }
 
 #[derive(Deserialize, IntoParams)]
