@@ -1,4 +1,4 @@
-//! Timer of holds with a maximum time. Each replica notes when it applied the grant, by its own monotonic clock, and whichever leads proposes
+//! Timer of holds with a maximum time. Each replica notes when it applied the grant, by its own monotonic clock, and the leader proposes
 //! the end: so a change of leaders neither shortens nor prolongs a hold.
 //!
 //! A replica that applied the grant late, because it was restarted or got a snapshot, would count the time before twice. So a hold also ends
@@ -88,13 +88,14 @@ impl HoldTimer {
         let mut holds = self.0.lock();
         let by_clock = holds.by_clock.iter().take_while(|(at, _)| *at <= now);
         let by_state = holds.by_state.iter().take_while(|(at, _)| *at <= state_ms);
-        let due = by_clock.map(|(_, key)| key).chain(by_state.map(|(_, key)| key));
-        let due: Vec<Key> = due.take(MAX_ENDED_AT_ONCE).cloned().collect();
+        let keys = by_clock.map(|(_, key)| key).chain(by_state.map(|(_, key)| key));
+        // A hold may be due by both.
+        let due: BTreeSet<Key> = keys.take(MAX_ENDED_AT_ONCE).cloned().collect();
         for key in &due {
             holds.remove(key);
             holds.insert(key.clone(), now + PROPOSE_AGAIN, u64::MAX);
         }
-        due
+        due.into_iter().collect()
     }
 }
 
@@ -171,6 +172,8 @@ mod tests {
             "it was proposed just now"
         );
         assert_eq!(timer.take_due(start + ms(1_000), 0).len(), 1);
+        timer.began(hold("by both", 1_000, 5_000), start);
+        assert_eq!(timer.take_due(start + ms(5_000), 600_000).len(), 2);
     }
 
     #[test]
