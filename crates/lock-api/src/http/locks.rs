@@ -31,7 +31,7 @@ use super::problem::Problem;
 use super::url::{LOCKS, Verb, last_segment, lock_and_verb};
 use super::watch::MAX_TIMEOUT_MS;
 use super::{Api, Peer, Shared, history};
-use crate::locks::{Lease, LockError, Locks, PlaceOutcome, Started, only};
+use crate::locks::{LockError, Locks, PlaceOutcome, Started, only};
 
 /// Methods of a lock's own address.
 const OF_A_LOCK: &str = "GET,HEAD,PATCH";
@@ -106,51 +106,38 @@ pub async fn granted(
 }
 
 async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerResult {
-    let body = parse::<AcquireBody<'_>>(body)?.check(lock, peer.shown())?;
-    let Acquire {
-        requester,
-        wish,
-        bounds,
-        wait,
-        is_queued,
-        request_id,
-        retry,
-    } = body;
-    let locks = waiting_locks_of(api, &peer);
-    let request_id = peer.request_id(request_id)?;
-    let session = match requester {
-        Requester::Session(session) => session,
-        // Boxed: the future of every request for a lock would be as large.
-        Requester::Lease(ttl) => {
-            let started = async |locks: &Locks| {
-                locks
-                    .begin_lease(ttl, wish, bounds, wait, request_id, retry)
-                    .await
-            };
-            return Box::pin(acquire_by_lease(api, &peer, locks, started, is_queued)).await;
-        }
-    };
-    let started = locks.begin_acquire(session, wish, bounds, wait, request_id, retry);
+    let call = parse::<AcquireBody<'_>>(body)?.check(lock, peer.shown())?;
+    match call.requester {
+        Requester::Session(session) => acquire_in_session(api, &peer, session, call).await,
+        // Boxed: otherwise every request for a lock has a future of its size.
+        Requester::Lease(ttl) => Box::pin(acquire_by_lease(api, &peer, ttl, call)).await,
+    }
+}
+
+async fn acquire_in_session(api: &Api, peer: &Peer, session: SessionId, call: Acquire) -> HandlerResult {
+    let locks = waiting_locks_of(api, peer);
+    let request_id = peer.request_id(call.request_id)?;
+    let started = locks.begin_acquire(session, call.wish, call.bounds, call.wait, request_id, call.retry);
     let started = started.await?;
-    if is_queued && let Some(place) = locks.place_of(&started) {
+    if call.is_queued
+        && let Some(place) = locks.place_of(&started)
+    {
         started.stay_in_queue();
         return Ok(json(StatusCode::ACCEPTED, &QueuedAnswer::new(&place, None)));
     }
-    let grant = only(granted(api, &peer, session, started).await?)?;
+    let grant = only(granted(api, peer, session, started).await?)?;
     Ok(ok(&GrantAnswer::from(&grant)))
 }
 
-/// Acquires a lock by a lease.
-async fn acquire_by_lease(
-    api: &Api,
-    peer: &Peer,
-    locks: Locks,
-    begin: impl AsyncFnOnce(&Locks) -> Result<(Lease, Started), LockError>,
-    is_queued: bool,
-) -> HandlerResult {
+async fn acquire_by_lease(api: &Api, peer: &Peer, ttl: Duration, call: Acquire) -> HandlerResult {
+    let locks = waiting_locks_of(api, peer);
+    let request_id = peer.request_id(call.request_id)?;
     let begun = Instant::now();
-    let (lease, started) = begin(&locks).await?;
-    if is_queued && let Some(place) = locks.place_of(&started) {
+    let started = locks.begin_lease(ttl, call.wish, call.bounds, call.wait, request_id, call.retry);
+    let (lease, started) = started.await?;
+    if call.is_queued
+        && let Some(place) = locks.place_of(&started)
+    {
         started.stay_in_queue();
         let expires_in = lease.timeout.saturating_sub(begun.elapsed());
         let answer = QueuedAnswer::new(&place, Some((lease_text(&lease.key), expires_in)));

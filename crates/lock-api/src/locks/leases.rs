@@ -1,5 +1,5 @@
-//! Leases: acquire in one command, renew, release, look. A lease is a session of its own with one lock; who knows its
-//! secret may renew and release it, and no session has to be kept alive beside it.
+//! Leases: acquire in one command, renew, release, get. A lease is a session of its own with one lock. Any caller that knows
+//! its secret may renew and release it, and no session has to be kept alive beside it.
 
 use std::time::Duration;
 
@@ -129,7 +129,7 @@ impl Locks {
                 timeout_ms: self.shared.node.lease_timeout_ms(ttl),
             }),
         };
-        let call = self.call(None, key.session, command, kind, wait, request_id, attempt);
+        let call = self.call(key.session, command, kind, wait, request_id, attempt);
         let (call, granted) = call.await?;
         let lease = call.lease.ok_or_else(|| {
             LockError::OutcomeUnknown("the cluster granted a lease without a key".to_owned())

@@ -347,16 +347,14 @@ impl Locks {
         request_id: Option<RequestId>,
         attempt: AttemptId,
     ) -> Result<Started, LockError> {
-        let call = self.call(Some(session), session, command, kind, wait, request_id, attempt);
+        let call = self.call(session, command, kind, wait, request_id, attempt);
         call.await.map(Started::from)
     }
 
-    /// Proposes the command of a call whose contenders will belong to `session`, on behalf of `caller_session`, and
-    /// waits until it is applied. Returns the call, with its grants if it has all its locks.
-    #[expect(clippy::too_many_arguments, reason = "each is a fact of the call")]
+    /// Proposes the command of a call whose contenders will belong to `session`, and waits until it is applied. Returns the
+    /// call, with its grants if it has all its locks.
     async fn call(
         &self,
-        caller_session: Option<SessionId>,
         session: SessionId,
         command: LockCommand,
         kind: CallKind,
@@ -372,8 +370,10 @@ impl Locks {
             WaitFor::For(time) => Instant::now().checked_add(time),
         };
         let permit = self.shared.acquire_call_permit()?;
+        // The command of a lease opens the session itself.
+        let opens_session = matches!(command, LockCommand::AcquireBounded { lease: Some(_), .. });
         let request = Request {
-            session: caller_session,
+            session: (!opens_session).then_some(session),
             request_id,
             caller: self.caller.clone(),
             command: Command::Lock(command),

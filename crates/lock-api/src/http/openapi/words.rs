@@ -96,7 +96,7 @@ words! {
     LeaseText: text(0, None).examples(["ls_5d996fd7c6557613_0f1e2d3c4b5a69788796a5b4c3d2e1f0"]),
         "A lease, opaque and secret: a caller that knows it may renew and release it. An unknown or malformed one is answered `lease_expired`.";
     GrantWaitMs: number(0, MAX_TIMEOUT_MS).default(Some(0.into())),
-        "Maximum wait for the grant; 0 looks once.";
+        "Maximum wait for the grant; 0 does not wait.";
     HoldBoundMs: number(0, u64::from(MAX_HOLD_BOUND_MS)).default(Some(0.into())),
         "Time since the grant; 0: no bound.";
     ZnodeTtlMs: number(1, MAX_TTL_MS),
