@@ -85,8 +85,18 @@ impl ContextFile {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(wrong(error.to_string()).into()),
         };
-        let mut contents: Contents =
-            toml::from_str(&text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+        // Not the text of the error itself, which repeats the line: that may be a token.
+        let mut contents: Contents = toml::from_str(&text).map_err(|error| {
+            let before = error
+                .span()
+                .and_then(|span| text.get(..span.start))
+                .unwrap_or_default();
+            wrong(format!(
+                "line {}: {}",
+                before.matches('\n').count() + 1,
+                error.message()
+            ))
+        })?;
         for (name, context) in &mut contents.contexts {
             let fault = context.fault();
             if let Some(fault) = fault {
@@ -301,14 +311,15 @@ mod tests {
                 "[contexts.a]\nservers = [\"a:1\"]\ntoken = \"t\"\ntoken_file = \"f\"",
                 "`token` or `token_file`",
             ),
-            ("[contexts.a", "TOML parse error"),
+            ("\n[contexts.a", "line 2: "),
+            ("[contexts.a]\ntoken = lg_hidden", "line 2: "),
         ] {
             let (_dir, read) = file(text, 0o600);
             let error = read.unwrap_err();
             assert!(error.is::<UsageError>(), "{error}");
             let error = error.to_string();
             assert!(
-                error.contains("config.toml") && error.contains(reason),
+                error.contains("config.toml") && error.contains(reason) && !error.contains("lg_hidden"),
                 "{text}: {error}"
             );
         }
