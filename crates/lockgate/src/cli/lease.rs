@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use cli_support::api_client::request_id;
-use cli_support::exit_code::NOT_FREE;
+use cli_support::exit_code::{BY_SIGNAL, NOT_FREE};
 use cli_support::format::Output;
 use cli_support::http_client::encode_path;
 use cli_support::output::{say, shown};
+use cli_support::signals::{Signal, SignalListener};
 use cli_support::usage::UsageError;
 use serde_json::{Value, json};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::api::Api;
@@ -71,8 +71,7 @@ pub struct Acquire {
     /// Note that the lock and its history show
     #[arg(long, default_value = "")]
     note: String,
-    /// Print variables for a shell: `eval "$(lockgate lease acquire NAME --ttl 10m --shell)"` exports LOCKGATE_LEASE
-    /// and LOCKGATE_FENCING_TOKEN
+    /// Print variables for a shell, to be evaluated if the command succeeded: LOCKGATE_LEASE and LOCKGATE_FENCING_TOKEN
     #[arg(long, conflicts_with_all = ["output", "json"])]
     shell: bool,
     #[command(flatten)]
@@ -148,8 +147,18 @@ pub async fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// Runs `lockgate lease acquire`.
+/// Runs `lockgate lease acquire`. A script that evaluates the output of a failed call at once must not go on without the lock, so with
+/// `--shell` the output is a failure, too.
 pub async fn acquire(arguments: Acquire) -> Result<(), Failure> {
+    let is_for_shell = arguments.shell;
+    let done = acquire_lease(arguments).await;
+    if is_for_shell && done.is_err() {
+        say("false")?;
+    }
+    done
+}
+
+async fn acquire_lease(arguments: Acquire) -> Result<(), Failure> {
     let deadline = arguments.wait.map(|wait| Instant::now() + wait);
     let mut api = Api::of(&arguments.servers)?;
     let path = format!("/v1/locks/{}/acquire", encode_path(&arguments.name));
@@ -159,10 +168,10 @@ pub async fn acquire(arguments: Acquire) -> Result<(), Failure> {
         Some(deadline) => tokio::select! {
             granted = arguments.wait_for_grant(&mut api, &answer, deadline) => granted?,
             signal = interrupted() => {
-                let lease = lease_path(&answer);
-                api = Api::of(&arguments.servers)?;
-                api.call("DELETE", &lease, &Value::Null).await?;
-                return Err(signal);
+                let signal = signal?;
+                api.call("DELETE", &lease_path(&answer), &Value::Null).await?;
+                let error = anyhow!("{signal}; the place in the queue is given up");
+                return Err(Failure::new(BY_SIGNAL + signal as u8, error));
             }
         },
     };
@@ -221,18 +230,15 @@ impl Acquire {
             let rest = deadline.saturating_duration_since(Instant::now());
             let poll = rest.min(MAX_POLL).min(lives / POLLS_PER_TTL);
             let path = format!("{holder}?wait_ms={}", ms(poll));
-            let grant = api.call("GET", &path, &Value::Null).await?;
+            let mut grant = api.call("GET", &path, &Value::Null).await?;
             let renewed = api.call("POST", &format!("{lease}/renew"), &json!({})).await?;
-            if renewed["state"] == "holds" {
-                let mut granted = match grant.is_null() {
-                    true => renewed.clone(),
-                    false => grant,
-                };
-                granted["lease"] = place["lease"].clone();
-                granted["expires_in_ms"] = renewed["expires_in_ms"].clone();
-                return Ok(granted);
+            if !grant.is_null() {
+                grant["lease"] = place["lease"].clone();
+                grant["expires_in_ms"] = renewed["expires_in_ms"].clone();
+                return Ok(grant);
             }
-            if rest.is_zero() {
+            // If it was granted just now, the next poll has the grant.
+            if rest.is_zero() && renewed["state"] == "waits" {
                 api.call("DELETE", &lease, &Value::Null).await?;
                 let (lock, wait) = (shown(&self.name), self.wait.unwrap_or_default());
                 let wait = humantime::format_duration(wait);
@@ -243,21 +249,16 @@ impl Acquire {
     }
 }
 
-/// Waits for SIGINT or SIGTERM. Returns the failure of a command that was ended by it.
-async fn interrupted() -> Failure {
-    /// Exit code of a program that a signal has ended, less the signal's number.
-    const BY_SIGNAL: u8 = 128;
-    let wait = async |kind: SignalKind| match signal(kind) {
-        Ok(mut signals) => drop(signals.recv().await),
-        // Without a handler the signal ends the program.
-        Err(_) => std::future::pending().await,
-    };
-    let number = tokio::select! {
-        () = wait(SignalKind::interrupt()) => SignalKind::interrupt(),
-        () = wait(SignalKind::terminate()) => SignalKind::terminate(),
-    };
-    let code = BY_SIGNAL.saturating_add(u8::try_from(number.as_raw_value()).unwrap_or_default());
-    Failure::new(code, anyhow!("interrupted; the place in the queue is given up"))
+/// Waits for SIGINT or SIGTERM, and returns the one that arrived.
+async fn interrupted() -> anyhow::Result<Signal> {
+    let (mut interrupt, mut terminate) = (
+        SignalListener::new(Signal::SIGINT)?,
+        SignalListener::new(Signal::SIGTERM)?,
+    );
+    Ok(tokio::select! {
+        () = interrupt.next() => Signal::SIGINT,
+        () = terminate.next() => Signal::SIGTERM,
+    })
 }
 
 /// Runs `lockgate lease renew`.
