@@ -60,8 +60,11 @@ pub enum Loss {
     /// The session lives, but the lock was released in its name elsewhere.
     #[error("the lock was released elsewhere")]
     Released,
+    /// The session lives, but the hold has reached its maximum time ([`AcquireOptions::max_hold`](crate::AcquireOptions::max_hold)).
+    #[error("the lock was held for its maximum time")]
+    MaxHold,
     /// The session lives without the lock, and the reason is not known.
-    #[error("the lock was taken away: broken, deleted, or released elsewhere")]
+    #[error("the lock was taken away: broken, deleted, released elsewhere, or held for its maximum time")]
     TakenAway,
 }
 

@@ -218,6 +218,7 @@ fn loss(news: &LostNews) -> Option<Loss> {
         },
         "deleted" => Loss::Deleted { by },
         "released" => Loss::Released,
+        "max_hold" => Loss::MaxHold,
         _ => Loss::TakenAway,
     })
 }
@@ -269,6 +270,7 @@ mod tests {
         );
         assert_eq!(lost("deleted"), Some(Loss::Deleted { by }));
         assert_eq!(lost("released"), Some(Loss::Released));
+        assert_eq!(lost("max_hold"), Some(Loss::MaxHold));
         assert_eq!(lost("something_new"), Some(Loss::TakenAway));
         assert_eq!(lost("session_expired"), None);
     }

@@ -184,6 +184,18 @@ impl AcquireOptions {
         self.with("lock_delay_ms", millis(delay))
     }
 
+    /// Keeps the lock closed for other contenders for this time after the grant (at most seven days), even if it is released early: for jobs
+    /// on several machines whose clocks differ. Needs the mode exclusive.
+    pub fn min_hold(self, time: Duration) -> Self {
+        self.with("min_hold_ms", millis(time))
+    }
+
+    /// Ends the hold this time after the grant (at most seven days), even if heartbeats continue: against a program that hangs. Its guard
+    /// is lost with [`Loss::MaxHold`](crate::Loss::MaxHold).
+    pub fn max_hold(self, time: Duration) -> Self {
+        self.with("max_hold_ms", millis(time))
+    }
+
     /// Shares a queue with clients of ZooKeeper that use this recipe. The default is Curator's `InterProcessMutex` for exclusive locks,
     /// and `InterProcessReadWriteLock` for other modes.
     pub fn names(self, names: ContenderNames) -> Self {
@@ -242,6 +254,7 @@ impl LockSet {
     }
 
     /// Adds a lock (64 at most). Of the options only mode, permits, lock-delay and re-entry count; wait, owner and note belong to the set.
+    /// The cluster refuses bounds of a hold ([`AcquireOptions::max_hold`]) in a set.
     pub fn with(mut self, lock: &str, options: AcquireOptions) -> Self {
         let mut parameters = options.parameters;
         for of_all in ["owner", "note"] {

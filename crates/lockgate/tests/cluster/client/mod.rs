@@ -1,6 +1,7 @@
 //! The Rust client against clusters of real processes.
 
 mod acquire;
+mod bounds;
 mod commands;
 mod curator;
 mod events;
