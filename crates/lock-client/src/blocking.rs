@@ -33,8 +33,8 @@ use serde_json::Value;
 use crate::background::Background;
 use crate::http::NO_RUNTIME;
 use crate::{
-    AcquireOptions, AddressError, Error, FencingToken, LockSet, Loss, Mode, ReleaseRequest, SessionState,
-    Transaction, Wait,
+    AcquireOptions, AddressError, Error, FencingToken, LeaseView, LockSet, Loss, Mode, ReleaseRequest,
+    SessionState, Transaction, Wait,
 };
 
 /// Client whose calls block. Wraps a [`LockClient`](crate::LockClient).
@@ -73,6 +73,21 @@ pub struct LockGuards {
     background: Background,
 }
 
+/// Access to a lease by its key; see [`LeaseHandle`](crate::LeaseHandle).
+#[derive(Debug, Clone)]
+pub struct LeaseHandle {
+    inner: crate::LeaseHandle,
+    background: Background,
+}
+
+/// Lease; see [`Lease`](crate::Lease).
+#[derive(Debug)]
+#[must_use = "a lease that is dropped holds its lock until its time is over"]
+pub struct Lease {
+    inner: crate::Lease,
+    background: Background,
+}
+
 /// Blocks this thread until a call is done.
 fn block_on<T>(background: &Background, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let runtime = background.runtime();
@@ -97,6 +112,21 @@ impl LockClient {
     pub fn session(&self) -> SessionBuilder {
         SessionBuilder {
             inner: self.inner.session(),
+            background: self.inner.servers.background.clone(),
+        }
+    }
+
+    /// Acquires a lock for `ttl`, without a session.
+    pub fn acquire_lease(&self, lock: &str, ttl: Duration, options: AcquireOptions) -> Result<Lease, Error> {
+        let background = self.inner.servers.background.clone();
+        let inner = block_on(&background, self.inner.acquire_lease(lock, ttl, options))?;
+        Ok(Lease { inner, background })
+    }
+
+    /// Returns access to the lease with this key, which another process may have acquired. Sends nothing.
+    pub fn lease(&self, key: &str) -> LeaseHandle {
+        LeaseHandle {
+            inner: self.inner.lease(key),
             background: self.inner.servers.background.clone(),
         }
     }
@@ -283,6 +313,63 @@ impl LockGuards {
     }
 
     /// Releases all locks in one step.
+    pub fn release(self) -> Result<(), Error> {
+        block_on(&self.background, self.inner.release())
+    }
+}
+
+impl LeaseHandle {
+    /// Renews the lease for `ttl`, or for the same time as before.
+    pub fn renew(&self, ttl: Option<Duration>) -> Result<Lease, Error> {
+        let inner = block_on(&self.background, self.inner.renew(ttl))?;
+        let background = self.background.clone();
+        Ok(Lease { inner, background })
+    }
+
+    /// Releases the lock. May be repeated.
+    pub fn release(&self) -> Result<(), Error> {
+        block_on(&self.background, self.inner.release())
+    }
+
+    /// Returns the lease, as the cluster shows it.
+    pub fn get(&self) -> Result<LeaseView, Error> {
+        block_on(&self.background, self.inner.get())
+    }
+}
+
+impl Lease {
+    /// Returns the key, by which any process can renew and release the lease. It is a secret.
+    pub fn key(&self) -> &str {
+        self.inner.key()
+    }
+
+    /// Returns the name of the lock.
+    pub fn lock(&self) -> &str {
+        self.inner.lock()
+    }
+
+    /// Returns the fencing token.
+    pub fn fencing_token(&self) -> FencingToken {
+        self.inner.fencing_token()
+    }
+
+    /// Returns the time in which the lease surely lives, from this moment.
+    #[must_use]
+    pub fn expires_in(&self) -> Duration {
+        self.inner.expires_in()
+    }
+
+    /// Returns the fencing token if the time of the lease is not over. Call it before every step that needs the lock.
+    pub fn check(&self) -> Result<FencingToken, Error> {
+        self.inner.check()
+    }
+
+    /// Renews the lease for `ttl`, or for the same time as before.
+    pub fn renew(&mut self, ttl: Option<Duration>) -> Result<(), Error> {
+        block_on(&self.background, self.inner.renew(ttl))
+    }
+
+    /// Releases the lock.
     pub fn release(self) -> Result<(), Error> {
         block_on(&self.background, self.inner.release())
     }

@@ -63,6 +63,9 @@ pub enum Loss {
     /// The session lives, but the hold has reached its maximum time ([`AcquireOptions::max_hold`](crate::AcquireOptions::max_hold)).
     #[error("the lock was held for its maximum time")]
     MaxHold,
+    /// The lease is over, or may be: no renewal was confirmed in time, or it was released, broken, or held for its maximum time.
+    #[error("the lease is over")]
+    LeaseExpired,
     /// The session lives without the lock, and the reason is not known.
     #[error("the lock was taken away: broken, deleted, released elsewhere, or held for its maximum time")]
     TakenAway,
@@ -174,6 +177,8 @@ words! {
         NotSecured = "not_secured";
         /// The session has ended.
         SessionExpired = "session_expired";
+        /// The contender neither holds the lock nor waits for it: its place in the queue is gone.
+        HolderGone = "holder_gone";
         /// The lease has ended.
         LeaseExpired = "lease_expired";
         /// The request is too large.

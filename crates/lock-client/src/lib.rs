@@ -70,6 +70,9 @@
 //! | [`LockSession::close`], the last clone of a session and its last guard | the session is closed |
 //! | [`LockGuard::lost`], [`release_requested`](LockGuard::release_requested), [`LockSession::lost`] | none; call it again |
 //! | [`LockGuard::downgrade`] | the guard counts as downgraded |
+//! | [`LockClient::acquire_lease`] | the call leaves the queue, and a grant of the same moment is released |
+//! | [`Lease::renew`], [`release`](Lease::release) | the lease is renewed or not, released or not |
+//! | a [`Lease`] | none: it holds its lock until its time is over |
 //! | a change of the tree, or by an operator | the change is made or not, as after [`Error::Unknown`] |
 //! | a read | none |
 //! | a watch | none; use [`Znodes::watch_after`] to miss no event between two watches |
@@ -104,6 +107,11 @@
 //! Each has an example, and [`recipes`] builds on them. [`LockClient::request_release`] asks a holder to release its lock;
 //! [`LockGuard::release_requested`] notifies the holder.
 //!
+//! # Leases
+//!
+//! [`LockClient::acquire_lease`] acquires a lock for a time, without a session: for programs that do not live as long as the lock. Nothing
+//! renews a [`Lease`] but [`Lease::renew`]. Any process that knows its [key](Lease::key) can renew and release it: [`LockClient::lease`].
+//!
 //! # What is absent
 //!
 //! The client does not know Raft, needs no particular server, and does not decide which session holds a lock. It needs Linux, for
@@ -115,6 +123,8 @@ mod shutdown;
 mod options;
 mod acquire;
 mod guard;
+mod lease;
+mod acquire_lease;
 mod znodes;
 mod views;
 pub mod blocking;
@@ -148,6 +158,7 @@ pub use deadline::Margin;
 pub use error::{Code, Error, Loss, Refusal};
 pub use fencing_token::FencingToken;
 pub use guard::{LockGuard, LockGuards};
+pub use lease::{Lease, LeaseHandle, LeaseView};
 pub use life::{ReleaseRequest, SessionState};
 pub use options::{AcquireOptions, ContenderNames, LockSet, Mode, Wait};
 pub use session::{LockSession, SessionBuilder};

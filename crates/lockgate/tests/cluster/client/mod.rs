@@ -8,6 +8,7 @@ mod events;
 mod faults;
 mod leader;
 mod leases;
+mod library_leases;
 mod lock_command;
 mod modes;
 mod paused;

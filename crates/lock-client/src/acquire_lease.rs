@@ -1,0 +1,273 @@
+//! Acquire of a lease: a place in the queue that needs no open connection, and polls for the grant.
+//!
+//! The acquire of a session waits on one open connection, because heartbeats show at any time whether that server lives. A lease has no
+//! heartbeats. So its acquire waits by short requests, each of which any server can answer, and renews the lease after each.
+
+use std::time::Duration;
+
+use hyper::Method;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use crate::client::LockClient;
+use crate::clock::BootInstant;
+use crate::encode::{self, millis};
+use crate::error::{Code, Error, Loss};
+use crate::fencing_token::FencingToken;
+use crate::http::ApiRequest;
+use crate::lease::{Lease, LeaseHandle, LeaseView};
+use crate::options::{AcquireOptions, Mode, Wait};
+use crate::servers::{Pauses, SHORTEST_TRY, read, request_id};
+
+/// Maximum wait of one poll, which is below the idle timeouts of proxies.
+const LONGEST_POLL: Duration = Duration::from_secs(30);
+
+/// Answer to an acquire: a grant, or a place in the queue.
+#[derive(Deserialize)]
+struct Opened {
+    lease: String,
+    holder: String,
+    mode: Option<Mode>,
+    fencing_token: Option<FencingToken>,
+    expires_in_ms: u64,
+}
+
+/// Wait of one copy of an acquire.
+#[derive(Clone, Copy)]
+enum Place {
+    /// The cluster answers at once with the grant, or with a place in the queue.
+    InQueue,
+    /// The cluster grants the lock at once, or refuses. This ends the wait of earlier copies.
+    None,
+}
+
+/// Request of all copies of one acquire.
+#[derive(Clone)]
+struct Request {
+    client: LockClient,
+    lock: String,
+    parameters: Map<String, Value>,
+    /// Number of copies so far.
+    sent: u16,
+}
+
+/// Acquire of one lease. If it is dropped before the caller has the lease, the lease is released in the background.
+struct AcquireLease {
+    request: Request,
+    /// Lease that the caller does not have yet.
+    opened: Option<LeaseHandle>,
+    /// `true` if the cluster may have opened a lease whose key is not known.
+    in_doubt: bool,
+}
+
+/// Lease at an answer to a request that was sent at this moment.
+type Answered = (LeaseHandle, BootInstant, LeaseView);
+
+impl LockClient {
+    /// Acquires a lock for `ttl`, without a session. The cluster limits `ttl`, by default to 2 s to 24 h. It refuses the options
+    /// [`owner`](AcquireOptions::owner) and [`reentrant`](AcquireOptions::reentrant).
+    ///
+    /// A waiting call renews the lease. Its place in the queue does not depend on a connection, so no proxy's idle timeout costs it.
+    ///
+    /// # Cancel safety
+    ///
+    /// If dropped, the call leaves the queue, and a grant of the same moment is released.
+    pub async fn acquire_lease(
+        &self,
+        lock: &str,
+        ttl: Duration,
+        options: AcquireOptions,
+    ) -> Result<Lease, Error> {
+        let mut parameters = options.parameters;
+        if parameters.get("reentrant") == Some(&false.into()) {
+            parameters.remove("reentrant");
+        }
+        parameters.insert("ttl_ms".to_owned(), millis(ttl).into());
+        parameters.insert("request_id".to_owned(), request_id().into());
+        let call = AcquireLease {
+            request: Request {
+                client: self.clone(),
+                lock: lock.to_owned(),
+                parameters,
+                sent: 0,
+            },
+            opened: None,
+            in_doubt: false,
+        };
+        call.run(options.wait).await
+    }
+}
+
+impl Request {
+    /// Returns the next copy, with its number.
+    fn next(&mut self, place: Place) -> ApiRequest {
+        let mut body = self.parameters.clone();
+        match place {
+            Place::InQueue => body.insert("wait".to_owned(), "queue".into()),
+            Place::None => body.insert("wait_ms".to_owned(), 0.into()),
+        };
+        body.insert("retry".to_owned(), self.sent.into());
+        self.sent = self.sent.saturating_add(1);
+        let path = format!("/v1/locks/{}/acquire", encode::segment(&self.lock));
+        ApiRequest::with(Method::POST, path, &Value::Object(body))
+    }
+
+    /// Sends copies until a server gives a definite answer.
+    async fn send(&mut self, place: Place) -> Result<Answered, Error> {
+        let servers = self.client.servers.clone();
+        let deadline = Instant::now() + servers.patience.total;
+        let (sent, mut pauses, mut in_doubt) = (BootInstant::now(), Pauses::new(), false);
+        loop {
+            let copy = self.next(place);
+            // Without more time than for one answer it is sent once.
+            let answered = servers.call_within(&copy, Duration::ZERO, servers.patience.answer);
+            let (error, why) = match answered.await {
+                Ok(body) => return self.read(sent, &body),
+                // The caller may have had the right when an earlier copy was executed, and may have lost it since.
+                Err(Error::Refused(refusal)) if in_doubt && refusal.is_of_the_caller() => {
+                    return Err(Error::Unknown(refusal.detail));
+                }
+                Err(Error::Unavailable(why)) if !in_doubt => (Error::Unavailable(why.clone()), why),
+                Err(Error::Unavailable(why) | Error::Unknown(why)) => {
+                    in_doubt = true;
+                    (Error::Unknown(why.clone()), why)
+                }
+                Err(error) => return Err(error),
+            };
+            let pause = pauses.next();
+            if Instant::now() + pause >= deadline {
+                return Err(error);
+            }
+            tracing::debug!(lock = self.lock, why, "the acquire of a lease is sent again");
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn read(&self, sent: BootInstant, body: &[u8]) -> Result<Answered, Error> {
+        let opened: Opened = read(body)?;
+        let view = LeaseView {
+            lock: self.lock.clone(),
+            holder: opened.holder,
+            mode: opened.mode,
+            fencing_token: opened.fencing_token,
+            note: String::new(),
+            ttl_ms: opened.expires_in_ms,
+            expires_in_ms: Some(opened.expires_in_ms),
+            more: Map::new(),
+        };
+        Ok((self.client.lease(&opened.lease), sent, view))
+    }
+}
+
+impl AcquireLease {
+    async fn run(mut self, wait: Wait) -> Result<Lease, Error> {
+        let begun = Instant::now();
+        let acquired = match wait {
+            Wait::Try => self.send(Place::None).await,
+            Wait::AtMost(time) => self.wait(Some(begun + time)).await,
+            Wait::Forever => self.wait(None).await,
+        };
+        let (handle, sent, view) = acquired?;
+        let is_old = BootInstant::now() - sent > Duration::from_millis(view.ttl_ms) / 4;
+        let lease = match handle.held(sent, view) {
+            // After several attempts.
+            _ if is_old => handle.renew(None).await?,
+            Some(lease) => lease,
+            None => return Err(Error::Unknown("a grant without a fencing token".to_owned())),
+        };
+        self.opened = None;
+        Ok(lease)
+    }
+
+    /// Sends the acquire. Its answer says whether there is a lease.
+    async fn send(&mut self, place: Place) -> Result<Answered, Error> {
+        // The cluster may receive it from now on, even if this future is dropped.
+        self.in_doubt = true;
+        let answered = self.request.send(place).await;
+        match &answered {
+            Ok((handle, ..)) => self.opened = Some(handle.clone()),
+            Err(Error::Refused(_)) => self.opened = None,
+            Err(Error::Unavailable(_)) => {}
+            Err(Error::Unknown(_) | Error::Lost(_) | Error::Stopped) => return answered,
+        }
+        self.in_doubt = false;
+        answered
+    }
+
+    /// Waits in the queue until the lock is granted, or the time is over.
+    async fn wait(&mut self, until: Option<Instant>) -> Result<Answered, Error> {
+        let (handle, mut sent, mut view) = self.send(Place::InQueue).await?;
+        let ttl = Duration::from_millis(view.ttl_ms);
+        while view.fencing_token.is_none() {
+            let left = until.map_or(LONGEST_POLL, |until| {
+                until.saturating_duration_since(Instant::now())
+            });
+            if left.is_zero() {
+                return self.send(Place::None).await;
+            }
+            self.poll(&view.holder, left.min(LONGEST_POLL), ttl).await?;
+            let left = self.request.client.margin.valid_until(sent, ttl) - BootInstant::now();
+            sent = BootInstant::now();
+            view = match handle.renewed(None, left).await {
+                Ok(view) => view,
+                Err(Error::Unavailable(_) | Error::Unknown(_)) => {
+                    return Err(Error::Lost(Loss::LeaseExpired));
+                }
+                Err(error) => return Err(self.gone(error)),
+            };
+        }
+        Ok((handle, sent, view))
+    }
+
+    /// Waits for the grant at one server, at most for `time` and a third of the TTL. The answer does not matter unless the place is gone.
+    async fn poll(&mut self, holder: &str, time: Duration, ttl: Duration) -> Result<(), Error> {
+        let servers = &self.request.client.servers;
+        let time = time.min(ttl / 3);
+        let (lock, holder) = (encode::segment(&self.request.lock), encode::segment(holder));
+        let path = format!("/v1/locks/{lock}/holders/{holder}?wait_ms={}", millis(time));
+        // A server that does not answer leaves half of the TTL for the renewal.
+        let answer = time + (ttl / 6).max(SHORTEST_TRY).min(servers.patience.answer);
+        let poll = ApiRequest::get(path);
+        match servers.call_within(&poll, Duration::ZERO, answer).await {
+            Ok(_) | Err(Error::Unavailable(_) | Error::Unknown(_)) => Ok(()),
+            Err(error) => Err(self.gone(error)),
+        }
+    }
+
+    /// Records that there is no lease, if this error says so. Returns the error for the caller.
+    fn gone(&mut self, error: Error) -> Error {
+        if error.is(Code::HolderGone) || matches!(error, Error::Lost(_)) {
+            self.opened = None;
+        }
+        error
+    }
+}
+
+impl Drop for AcquireLease {
+    fn drop(&mut self) {
+        let (opened, in_doubt) = (self.opened.take(), self.in_doubt);
+        if opened.is_none() && !in_doubt {
+            return;
+        }
+        let mut request = self.request.clone();
+        let background = self.request.client.servers.background.clone();
+        let spawned = background.spawn(async move {
+            let released = match opened {
+                Some(handle) => handle.release().await,
+                None => match request.send(Place::None).await {
+                    Ok((handle, ..)) => handle.release().await,
+                    Err(Error::Refused(_)) => Ok(()),
+                    Err(error) => Err(error),
+                },
+            };
+            if let Err(error) = released {
+                let lock = request.lock;
+                tracing::warn!(lock, %error, "the lease of a cancelled acquire was not released");
+            }
+        });
+        if let Err(error) = spawned {
+            tracing::warn!(lock = self.request.lock, %error, "no thread for releasing the lease of a cancelled acquire");
+        }
+    }
+}
