@@ -43,6 +43,7 @@ pub struct SessionBuilder {
 #[must_use = "a session that is dropped is closed"]
 pub struct LockSession {
     pub(crate) inner: Arc<OpenSession>,
+    client: LockClient,
 }
 
 #[derive(Deserialize)]
@@ -100,9 +101,10 @@ impl SessionBuilder {
         let core = Arc::new(Core::new(servers, session, ttl, life));
         let session = LockSession {
             inner: Arc::new(start_tasks(core)?),
+            client: self.client,
         };
         // If the client was shut down meanwhile, dropping the session closes it.
-        self.client.sessions.add(&session.inner.core)?;
+        session.client.sessions.add(&session.inner.core)?;
         Ok(session)
     }
 }
@@ -125,6 +127,11 @@ impl LockSession {
     /// Returns the id, as the cluster shows it.
     pub fn id(&self) -> &str {
         &self.inner.core.id
+    }
+
+    /// Returns the client that opened the session.
+    pub fn client(&self) -> &LockClient {
+        &self.client
     }
 
     /// Returns the TTL.

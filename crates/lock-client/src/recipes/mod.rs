@@ -1,11 +1,12 @@
 //! Recipes on top of locks and znodes, each a few lines over the public API. A program may copy one and change it.
 //!
-//! Nothing here polls. A wait reads first, and then watches from the log position of that read, so it misses no change.
+//! A wait reads first, and then watches from the log position of that read, so it misses no change. Nothing here polls, but for observers of
+//! an election whose lock is closed for a time.
 
 mod barrier;
 mod counter;
 mod double_barrier;
-mod election;
+pub mod election;
 mod latch;
 
 use crate::error::{Code, Error};
@@ -14,7 +15,7 @@ use crate::znodes::Znode;
 pub use barrier::Barrier;
 pub use counter::Counter;
 pub use double_barrier::{DoubleBarrier, Entered};
-pub use election::{Candidate, Election, Leadership};
+pub use election::{Candidate, Election, Leadership, Observer};
 pub use latch::CountdownLatch;
 
 /// Error of a recipe that counts.

@@ -1,8 +1,10 @@
 //! Recipes of the client, each with several sessions, and with a dying leader where that matters.
 
-use lock_client::Loss;
-use lock_client::recipes::{Barrier, CountError, CountdownLatch, Counter, DoubleBarrier, Election};
-use tokio::task::JoinSet;
+use lock_client::recipes::{
+    Barrier, CountError, CountdownLatch, Counter, DoubleBarrier, Election, Leadership, Observer,
+};
+use lock_client::{CreateMode, FencingToken, LockSession, Loss};
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::harness::{TIMEOUT, TestCluster, eventually};
 
@@ -40,6 +42,97 @@ async fn one_candidate_leads_at_a_time_with_increasing_terms() {
     assert!(second.term() > first.term() && first.check().is_err());
     second.resign().await.unwrap();
     assert_eq!(Election::candidates(&client, "service/leader").await.unwrap(), []);
+}
+
+/// Candidate that campaigns in a task of its own.
+async fn candidate(cluster: &TestCluster, name: &'static str) -> (LockSession, JoinHandle<Leadership>) {
+    let session = cluster.lock_session(name).await;
+    let election = Election::new(session.clone(), "service/leader");
+    let campaign = tokio::spawn(async move { election.campaign(name).await.unwrap() });
+    let client = cluster.lock_client();
+    eventually("the candidate is in the queue", async || {
+        let candidates = Election::candidates(&client, "service/leader").await.unwrap();
+        candidates.iter().any(|candidate| candidate.name == name)
+    })
+    .await;
+    (session, campaign)
+}
+
+async fn elected(campaign: JoinHandle<Leadership>) -> Leadership {
+    tokio::time::timeout(TIMEOUT, campaign).await.unwrap().unwrap()
+}
+
+/// Returns the name and the term of the next leader.
+async fn next(observer: &mut Observer) -> Option<(String, FencingToken)> {
+    let next = tokio::time::timeout(TIMEOUT, observer.next()).await.unwrap();
+    next.unwrap().map(|leader| (leader.name, leader.term))
+}
+
+#[tokio::test]
+async fn named_candidate_leads_next_and_observers_see_no_other_between() {
+    let cluster = TestCluster::start().await;
+    let mut observer = Election::observe(&cluster.lock_client(), "service/leader");
+    assert_eq!(next(&mut observer).await, None);
+    let (_a, first) = candidate(&cluster, "a").await;
+    let first = elected(first).await;
+    assert_eq!(next(&mut observer).await, Some(("a".to_owned(), first.term())));
+    let (_b, second) = candidate(&cluster, "b").await;
+    let (_c, third) = candidate(&cluster, "c").await;
+    let (_d, fourth) = candidate(&cluster, "d").await;
+    let first = first.hand_over("nobody").await.unwrap().expect("nobody waits");
+    assert!(first.check().is_ok());
+    assert!(first.hand_over("d").await.unwrap().is_none());
+    let fourth = elected(fourth).await;
+    assert!(fourth.check().is_ok() && !second.is_finished() && !third.is_finished());
+    let seen = async {
+        loop {
+            match next(&mut observer).await {
+                None => {}
+                Some((name, term)) => break (name, term),
+            }
+        }
+    };
+    assert_eq!(seen.await, ("d".to_owned(), fourth.term()));
+
+    // A successor that does not wait is passed over, and forgotten.
+    let (znodes, path) = (cluster.lock_client().znodes(), "/elections/service%2Fleader");
+    assert_eq!(znodes.find(path).await.unwrap(), None, "the hand-over is done");
+    znodes
+        .create(path, "nobody", CreateMode::Persistent, true)
+        .await
+        .unwrap();
+    fourth.resign().await.unwrap();
+    let second = elected(second).await;
+    assert_eq!(znodes.find(path).await.unwrap(), None);
+    second.resign().await.unwrap();
+    elected(third).await.resign().await.unwrap();
+}
+
+#[tokio::test]
+async fn preferred_candidate_asks_each_leader_to_hand_over() {
+    let cluster = TestCluster::start().await;
+    let (_a, first) = candidate(&cluster, "a").await;
+    let first = elected(first).await;
+    let (_b, second) = candidate(&cluster, "b").await;
+    let session = cluster.lock_session("preferred").await;
+    let election = Election::new(session, "service/leader");
+    let preferred = tokio::spawn(async move { election.campaign_as_preferred("preferred").await.unwrap() });
+    let asked = tokio::time::timeout(TIMEOUT, first.resign_requested())
+        .await
+        .unwrap();
+    assert_eq!(asked.reason, "preferred");
+    // This leader does not hand over, so the next one in the queue leads and is asked too.
+    first.resign().await.unwrap();
+    let second = elected(second).await;
+    let asked = tokio::time::timeout(TIMEOUT, second.resign_requested())
+        .await
+        .unwrap();
+    let (_a, again) = candidate(&cluster, "a again").await;
+    assert!(second.hand_over(&asked.reason).await.unwrap().is_none());
+    let preferred = elected(preferred).await;
+    preferred.check().unwrap();
+    preferred.resign().await.unwrap();
+    elected(again).await.resign().await.unwrap();
 }
 
 #[tokio::test]
