@@ -9,7 +9,8 @@ use cli_support::usage::UsageError;
 use super::exit::Failure;
 use super::lock_verbs::LockVerb;
 use super::{
-    access, events, history, lease, lock_command, lock_verbs, locks, policy, sessions, status, token, znodes,
+    access, election, events, history, lease, lock_command, lock_verbs, locks, policy, sessions, status,
+    token, znodes,
 };
 
 /// Commands of a client.
@@ -26,6 +27,11 @@ lockgate lock [OPTIONS] <NAME>... -- <COMMAND>...
     Lease {
         #[command(subcommand)]
         command: lease::Command,
+    },
+    /// Run a command while its candidate leads; show, observe or replace the leader
+    Election {
+        #[command(subcommand)]
+        command: election::Command,
     },
     /// Acquire a lock for a time: `lockgate lease acquire`
     Acquire(lease::Acquire),
@@ -132,6 +138,7 @@ pub fn run(command: Command) -> Result<ExitCode, Failure> {
         let done = match command {
             Command::Lock(arguments) => return lock_command::run(arguments).await,
             Command::Status(arguments) => return status::run(arguments).await,
+            Command::Election { command } => return election::run(command).await,
             Command::Lease { command } => lease::run(command).await,
             Command::Acquire(arguments) => lease::acquire(arguments).await,
             Command::Renew(arguments) => lease::renew(arguments).await,

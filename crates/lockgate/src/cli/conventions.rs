@@ -29,7 +29,7 @@ const LOCAL: [&str; 12] = [
 
 /// Commands without a result in several formats: they run something, print a file, or print a sentence that
 /// confirms a change. `migrate` reports its progress, with `--json` as events.
-const WITHOUT_RESULT: [&str; 28] = [
+const WITHOUT_RESULT: [&str; 30] = [
     "lockgate dev down",
     "lockgate dev snapshot",
     "lockgate dev kill",
@@ -37,6 +37,8 @@ const WITHOUT_RESULT: [&str; 28] = [
     "lockgate lock run",
     "lockgate lock drain",
     "lockgate lock limit",
+    "lockgate election run",
+    "lockgate election resign",
     "lockgate lease release",
     "lockgate session end",
     "lockgate znode rm",

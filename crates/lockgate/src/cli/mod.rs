@@ -18,8 +18,10 @@ mod conventions;
 mod dev;
 #[cfg(test)]
 mod documentation;
+mod election;
 mod events;
 mod exit;
+mod guarded_command;
 mod history;
 mod lease;
 mod lock_command;

@@ -15,8 +15,16 @@ use super::commands::{fails, lockgate};
 use crate::harness::{LOCKGATE, TIMEOUT, TestCluster, eventually};
 use local_cluster::process::send_signal;
 
-/// Starts the program; its output can be read while it runs.
+/// Starts `lockgate lock`; its output can be read while it runs.
 fn start(cluster: &TestCluster, arguments: &[&str]) -> (ProcessTree, Lines<BufReader<ChildStdout>>) {
+    start_command(cluster, &[&["lock"], arguments].concat())
+}
+
+/// Starts a command; its output can be read while it runs.
+pub fn start_command(
+    cluster: &TestCluster,
+    arguments: &[&str],
+) -> (ProcessTree, Lines<BufReader<ChildStdout>>) {
     // A shell starts background processes with SIGINT ignored, and the program would inherit that.
     start_under(cluster, &["env", "--default-signal=INT"], arguments)
 }
@@ -29,7 +37,7 @@ fn start_under(
 ) -> (ProcessTree, Lines<BufReader<ChildStdout>>) {
     let mut child = Command::new(under[0])
         .args(&under[1..])
-        .args([LOCKGATE, "lock"])
+        .arg(LOCKGATE)
         .args(arguments)
         .env("LOCKGATE_SERVERS", cluster.http_addresses().join(","))
         .stdout(Stdio::piped())
@@ -41,7 +49,8 @@ fn start_under(
     (ProcessTree::of(child), lines)
 }
 
-async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
+/// Returns the next line of the output.
+pub async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
     let line = tokio::time::timeout(TIMEOUT, lines.next_line())
         .await
         .expect("a line");
@@ -49,7 +58,7 @@ async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
 }
 
 /// Returns the exit code and standard error.
-async fn exit_of(child: ProcessTree) -> (Option<i32>, String) {
+pub async fn exit_of(child: ProcessTree) -> (Option<i32>, String) {
     let output = tokio::time::timeout(TIMEOUT, child.into_child().wait_with_output())
         .await
         .expect("it ends")
@@ -57,7 +66,7 @@ async fn exit_of(child: ProcessTree) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-fn pid(child: &Child) -> Pid {
+pub fn pid(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap())
 }
 
@@ -368,7 +377,7 @@ async fn hangup_that_is_ignored_at_the_start_does_not_end_the_wait() {
     let cluster = TestCluster::start().await;
     let session = cluster.lock_session("holder").await;
     let held = session.acquire("job", AcquireOptions::exclusive()).await.unwrap();
-    let (waiter, mut lines) = start_under(&cluster, &NO_HANGUP, &["job", "--", "echo", "held"]);
+    let (waiter, mut lines) = start_under(&cluster, &NO_HANGUP, &["lock", "job", "--", "echo", "held"]);
     cluster.wait_queued(1, "job", 1).await;
     assert!(ignores_hangup(pid(&waiter)));
     kill(pid(&waiter), Signal::SIGHUP).unwrap();
@@ -462,7 +471,7 @@ async fn orphans_are_collected_by_the_first_process_of_a_container() {
     let cluster = TestCluster::start().await;
     // The shell between them ends, and its child gets a new parent.
     let script = "sh -c 'sleep 1000 &'; echo started; exec cat /dev/zero > /dev/null";
-    let (tree, mut lines) = start_under(&cluster, &namespace, &["job", "--", "sh", "-c", script]);
+    let (tree, mut lines) = start_under(&cluster, &namespace, &["lock", "job", "--", "sh", "-c", script]);
     assert_eq!(line(&mut lines).await, "started");
     let [first] = children(pid(&tree))[..] else {
         panic!("unshare has one child");
@@ -547,4 +556,32 @@ async fn owner_and_name_of_the_session_are_shown() {
     );
     let session = documents.next().unwrap().unwrap();
     assert_eq!(session["name"], "nightly");
+}
+
+#[tokio::test]
+async fn holds_have_a_minimum_and_a_maximum_time() {
+    let cluster = TestCluster::start().await;
+    let run = ["lock", "cron", "--min-hold", "1h", "--try", "--", "true"];
+    assert!(lockgate(&cluster, &run).await.status.success());
+    let stderr = fails(&cluster, 75, &run).await;
+    assert!(stderr.contains("cron"), "{stderr}");
+
+    let (child, mut lines) = start(
+        &cluster,
+        &[
+            "hangs",
+            "--max-hold",
+            "500ms",
+            "--",
+            "sh",
+            "-c",
+            "echo runs; exec sleep 60",
+        ],
+    );
+    assert_eq!(line(&mut lines).await, "runs");
+    let (code, stderr) = exit_of(child).await;
+    assert!(
+        code == Some(79) && stderr.contains("the lock was held for its maximum time"),
+        "{code:?} {stderr}"
+    );
 }

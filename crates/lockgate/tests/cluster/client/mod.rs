@@ -4,6 +4,7 @@ mod acquire;
 mod bounds;
 mod commands;
 mod curator;
+mod elections;
 mod events;
 mod faults;
 mod leader;

@@ -1,9 +1,10 @@
-//! The locks of one `lockgate lock`: one, or several that were acquired in one step.
+//! The locks of a command: one, or several that were acquired in one step.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
+use lock_client::recipes::Leadership;
 use lock_client::{Error, LockGuard, LockGuards, Loss, ReleaseRequest};
 
 /// Locks that are held while the command runs.
@@ -12,6 +13,8 @@ pub enum Hold {
     One(LockGuard),
     /// Several locks, each once.
     Several(LockGuards),
+    /// The lock of an election.
+    Leadership(Leadership),
 }
 
 impl Hold {
@@ -20,6 +23,7 @@ impl Hold {
         match self {
             Self::One(guard) => std::slice::from_ref(guard),
             Self::Several(guards) => guards.guards(),
+            Self::Leadership(leadership) => std::slice::from_ref(leadership.guard()),
         }
     }
 
@@ -42,11 +46,18 @@ impl Hold {
         first(self.guards().iter().map(LockGuard::release_requested)).await
     }
 
-    /// Releases the locks.
-    pub async fn release(self) -> Result<(), Error> {
-        match self {
-            Self::One(guard) => guard.release().await.map(drop),
-            Self::Several(guards) => guards.release().await,
+    /// Releases the locks. A leader whose resignation was requested in favour of a waiting candidate hands over to it.
+    pub async fn release(self, request: Option<&ReleaseRequest>) -> Result<(), Error> {
+        match (self, request) {
+            (Self::One(guard), _) => guard.release().await.map(drop),
+            (Self::Several(guards), _) => guards.release().await,
+            (Self::Leadership(leadership), None) => leadership.resign().await,
+            (Self::Leadership(leadership), Some(request)) => {
+                match leadership.hand_over(&request.reason).await? {
+                    None => Ok(()),
+                    Some(leadership) => leadership.resign().await,
+                }
+            }
         }
     }
 }
