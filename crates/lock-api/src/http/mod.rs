@@ -9,6 +9,7 @@ mod access_types;
 mod acl_types;
 mod acls;
 mod audit;
+mod batch;
 mod certificates;
 mod cluster;
 mod config;
@@ -254,6 +255,7 @@ fn routes() -> Vec<Route> {
         Route::at("/v1/lock-graph").get(DecidedByHandler, locks::graph),
         of_locks("/v1/locks/").get(DecidedByHandler, locks::get),
         of_locks("/v1/locks/{*name_and_verb}").get(DecidedByHandler, locks::get),
+        Route::at("/v1/batch").post(DecidedInLog, batch::batch),
         Route::at("/v1/multilock/acquire").post(DecidedInLog, multilock::acquire),
         Route::at("/v1/multilock/release").post(DecidedInLog, multilock::release),
         znodes("/v1/znodes"),

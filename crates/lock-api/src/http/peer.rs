@@ -109,6 +109,11 @@ impl Peer {
         }
     }
 
+    /// Returns whether the request has an `Idempotency-Key`.
+    pub(super) fn has_idempotency_key(&self) -> bool {
+        self.idempotency_key.is_some()
+    }
+
     /// Returns the address for people: `host:port`, or nothing if it is unknown.
     pub fn shown(&self) -> Arc<str> {
         self.shown.clone()

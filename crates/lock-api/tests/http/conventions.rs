@@ -76,6 +76,11 @@ async fn unknown_fields_and_parameters_are_refused_everywhere() {
         ),
         ("PUT", "/v1/acl/a", json!({"acl": [], "version": 3})),
         ("POST", "/v1/read", json!({"reads": [], "linearizable": true})),
+        (
+            "POST",
+            "/v1/batch",
+            json!({"requests": [{"url": "/v1/locks/a/acquire"}]}),
+        ),
     ] {
         let problem = server
             .call(method, path, Some(&body.to_string()))
@@ -98,6 +103,7 @@ async fn unknown_fields_and_parameters_are_refused_everywhere() {
         ("GET", "/v1/acl/a?x=1"),
         ("PUT", "/v1/acl/a?aversion=1"),
         ("POST", "/v1/read?x=1"),
+        ("POST", "/v1/batch?x=1"),
         ("GET", &*format!("/v1/sessions/{session}/ephemerals?x=1")),
         ("POST", "/v1/sessions?ttl_ms=5"),
         ("POST", "/v1/locks/a/acquire?wait_ms=5"),
@@ -215,6 +221,7 @@ async fn unknown_addresses_and_methods_are_rejected() {
         ("POST", "/v1/watch/a", "get,head"),
         ("GET", "/v1/txn", "post"),
         ("GET", "/v1/read", "post"),
+        ("GET", "/v1/batch", "post"),
         ("DELETE", "/v1/acl/a", "get,head,put"),
     ] {
         let reply = server.call(method, path, None).await;

@@ -16,6 +16,7 @@ mod support;
 mod access;
 mod audit;
 mod acls;
+mod batch;
 mod answers;
 mod cluster;
 mod conventions;

@@ -72,6 +72,10 @@ const WITH_SESSION: &[&[&str]] = &[
         "POST /v1/multilock/release\n\n{\"session\": \"{session}\", \"holders\": [{\"lock\": \"a\", \"holder\": \"{holder}\"}]}",
     ],
     &[
+        "POST /v1/batch\n\n{\"requests\": [{\"path\": \"/v1/locks/a/acquire\", \"body\": {\"ttl_ms\": 5000}}, {\"path\": \"/v1/locks/b%2Fc/acquire\", \"body\": {\"session\": \"{session}\"}}, {\"path\": \"/v1/sessions/{session}/heartbeat\"}]}",
+        "POST /v1/batch\n\n{\"requests\": [{\"path\": \"/v1/locks/a/release\", \"body\": {\"session\": \"{session}\", \"holder\": \"{holder}\"}}, {\"method\": \"DELETE\", \"path\": \"/v1/leases/ls_1\"}, {\"path\": \"/v1/leases/ls_1/renew\"}]}",
+    ],
+    &[
         "POST /v1/znodes/a/b\n\n{\"data\": \"text\", \"parents\": true}",
         "POST /v1/znodes/a/n-\n\n{\"mode\": \"ephemeral_sequential\", \"session\": \"{session}\", \"data_base64\": \"AAEC\"}",
         "PUT /v1/znodes/a/b?version=0\n\n{\"data\": \"other\"}",

@@ -63,6 +63,8 @@ pub async fn successes() -> BTreeSet<Answer> {
         .iter()
         .map(|grant| json!({"lock": grant["lock"], "holder": grant["holder"]}));
     let back = json!({"session": session, "holders": holders.collect::<Vec<_>>()});
+    let of_batch = json!({"path": "/v1/locks/of-batch/acquire", "body": {"ttl_ms": 60_000}});
+    let batch = json!({"requests": [of_batch, {"method": "DELETE", "path": "/v1/leases/none"}]});
     let acl = json!({"acl": [{"perms": "cdrwa", "scheme": "world", "id": "anyone"}]});
     let address = json!({"peer": server.node.status().members[0].peer, "http": "127.0.0.1:1"});
     talk(
@@ -93,6 +95,7 @@ pub async fn successes() -> BTreeSet<Answer> {
             ),
             ("POST", "/v1/locks/a/release", with(json!({})), 200, ""),
             ("POST", "/v1/multilock/release", back, 200, ""),
+            ("POST", "/v1/batch", batch, 200, ""),
             ("POST", "/v1/znodes/z", json!({"data": "x"}), 201, ""),
             ("PUT", "/v1/znodes/z", json!({"data": "y"}), 200, ""),
             (

@@ -48,8 +48,8 @@ enum Who {
     LetIn,
     /// Callers with one of these rights at the place.
     With(&'static [&'static str]),
-    /// The same; the request itself is answered, and the read in it is refused.
-    ReadsWith(&'static [&'static str]),
+    /// The same; the request itself is answered, and the one in it is refused.
+    WithinWith(&'static [&'static str]),
     /// Callers that may read the state of the cluster.
     Watchers,
     /// Administrators.
@@ -87,7 +87,7 @@ impl Row {
     }
 
     pub fn has_place(&self) -> bool {
-        matches!(self.who, Who::With(_) | Who::ReadsWith(_))
+        matches!(self.who, Who::With(_) | Who::WithinWith(_))
     }
 
     pub fn is_for_everybody(&self) -> bool {
@@ -119,13 +119,13 @@ impl Row {
             (Who::Anybody, _) => true,
             (_, Standing::Unproven) => return Expected::Unauthenticated,
             (Who::LetIn, _) => true,
-            (Who::With(rights) | Who::ReadsWith(rights), _) => has_one_of(rights),
+            (Who::With(rights) | Who::WithinWith(rights), _) => has_one_of(rights),
             (Who::Watchers, standing) => matches!(standing, Standing::Watcher | Standing::Mighty),
             (Who::Administrators | Who::ItsOwner, standing) => standing == Standing::Mighty,
         };
         match (is_allowed, self.who) {
             (true, _) => Expected::Allowed,
-            (false, Who::ReadsWith(_)) => Expected::ForbiddenWithin,
+            (false, Who::WithinWith(_)) => Expected::ForbiddenWithin,
             (false, _) => Expected::Forbidden,
         }
     }
@@ -388,9 +388,12 @@ fn locks() -> Vec<Row> {
 fn several_locks() -> Vec<Row> {
     let acquire = json!({"session": "{session}", "locks": [{"name": "{at}/m{n}"}]});
     let release = json!({"session": "{session}", "holders": [{"lock": "{at}", "holder": "none"}]});
+    let one = json!({"path": "/v1/locks/{lock}/acquire", "body": {"session": "{session}", "mode": "shared"}});
+    let batch = json!({"requests": [one]});
     vec![
         plain("POST /v1/multilock/acquire", acquire, LOCK, 200),
         plain("POST /v1/multilock/release", release, LOCK, 409),
+        plain("POST /v1/batch", batch, Who::WithinWith(&["lock"]), 200),
     ]
 }
 
@@ -511,7 +514,7 @@ fn txn() -> Vec<Row> {
         plain(
             "POST /v1/read",
             json!({"reads": [read]}),
-            Who::ReadsWith(&["read"]),
+            Who::WithinWith(&["read"]),
             200,
         )
     };

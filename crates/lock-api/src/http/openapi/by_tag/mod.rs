@@ -1,6 +1,7 @@
 //! All operations, one file for each group, and their shared parts: examples and failures.
 
 mod access;
+mod batch;
 mod cluster;
 mod leases;
 mod locks;
@@ -43,6 +44,11 @@ pub fn tags() -> Vec<Tag> {
             name: "multilock",
             description: "Several locks at once: all of them or none.",
             operations: multilock::operations(),
+        },
+        Tag {
+            name: "batch",
+            description: "Several requests at once, each with its own result.",
+            operations: batch::operations(),
         },
         Tag {
             name: "znodes",
