@@ -69,6 +69,16 @@ pub enum Command {
         #[arg(long, default_value_t = 3)]
         locks: usize,
     },
+    /// Acquire several locks by one request, and release them by another, each lock with its own result; an operation
+    /// is both requests
+    Batch {
+        /// Options of every load
+        #[command(flatten)]
+        load: LoadArgs,
+        /// Number of locks
+        #[arg(long, default_value_t = 16)]
+        locks: usize,
+    },
     /// Create znodes, each client below its own
     Create(LoadArgs),
     /// Set the data of znodes, each client that of its own
@@ -190,6 +200,7 @@ async fn measure(command: Command) -> anyhow::Result<()> {
         Command::Shared(args) => load::run(Workload::Shared, args).await,
         Command::Semaphore { load, permits } => load::run(Workload::Semaphore { permits }, load).await,
         Command::Multi { load, locks } => load::run(Workload::Multi { locks }, load).await,
+        Command::Batch { load, locks } => load::run(Workload::Batch { locks }, load).await,
         Command::Create(args) => load::run(Workload::Create, args).await,
         Command::Set(args) => load::run(Workload::Set, args).await,
         Command::Get(args) => load::run(Workload::Get, args).await,

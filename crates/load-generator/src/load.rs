@@ -23,6 +23,9 @@ pub const MAX_DATA_BYTES: usize = 0xf_ffff - 1024;
 /// Maximum number of locks per acquire, as in the state machine.
 const MAX_LOCKS: usize = znode_store::MAX_LOCKS_AT_ONCE;
 
+/// Maximum number of requests in a batch of the API.
+const MAX_BATCH: usize = 128;
+
 /// Protocol of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Over {
@@ -159,6 +162,13 @@ pub async fn run(workload: Workload, args: LoadArgs) -> anyhow::Result<()> {
             (1..=MAX_LOCKS).contains(&locks),
             "from 1 to {MAX_LOCKS} locks can be acquired at once"
         ),
+        Workload::Batch { locks } => {
+            ensure_usage!(
+                (1..=MAX_BATCH).contains(&locks),
+                "a batch has from 1 to {MAX_BATCH} requests"
+            );
+            ensure_usage!(args.over == Over::Http, "a batch requires --over http");
+        }
         Workload::Mixed { reads } => {
             ensure_usage!(reads <= 100, "--reads is a percentage, at most 100")
         }

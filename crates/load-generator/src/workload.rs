@@ -19,6 +19,11 @@ pub enum Workload {
         /// Number of locks.
         locks: usize,
     },
+    /// Acquire several locks by one batch, and release them by another, each client its own. Only over HTTP.
+    Batch {
+        /// Number of locks.
+        locks: usize,
+    },
     /// Create a persistent znode.
     Create,
     /// Set the data of the client's own znode.
@@ -44,6 +49,7 @@ impl Workload {
             Workload::Shared => "shared",
             Workload::Semaphore { .. } => "semaphore",
             Workload::Multi { .. } => "multi",
+            Workload::Batch { .. } => "batch",
             Workload::Create => "create",
             Workload::Set => "set",
             Workload::Get => "get",
@@ -64,7 +70,8 @@ impl Workload {
             | Workload::Contended
             | Workload::Shared
             | Workload::Semaphore { .. }
-            | Workload::Multi { .. } => true,
+            | Workload::Multi { .. }
+            | Workload::Batch { .. } => true,
             Workload::Create
             | Workload::Set
             | Workload::Get

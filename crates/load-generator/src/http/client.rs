@@ -37,8 +37,8 @@ pub(crate) enum Cycle {
     Lock {
         acquire: Template,
         release: Template,
-        /// Names of the locks, if there are several: a release contains them beside their holders.
-        locks: Vec<String>,
+        /// Text around each holder in the body of the release, if there are several locks.
+        around: Vec<(String, String)>,
         /// Holders for the body of the next release.
         holders: String,
     },
@@ -72,10 +72,11 @@ impl Cycle {
             Cycle::Lock {
                 acquire: Template::new(wire, "POST", &format!("/v1/locks/{lock}/acquire"), &acquire),
                 release: Template::new(wire, "POST", &format!("/v1/locks/{lock}/release"), &release),
-                locks: Vec::new(),
+                around: Vec::new(),
                 holders: String::new(),
             }
         };
+        let own_lock = |lock| format!("bench/{run}/{number}/{lock}");
         let all = format!("bench/{run}/all");
         match workload {
             Workload::Lock => one(&format!("bench/{run}/{number}"), ""),
@@ -85,13 +86,15 @@ impl Cycle {
                 one(&all, &format!(",\"mode\":\"semaphore\",\"limit\":{permits}"))
             }
             Workload::Multi { locks } => {
-                let locks: Vec<String> = (0..locks)
-                    .map(|lock| format!("bench/{run}/{number}/{lock}"))
+                let names: Vec<String> = (0..locks)
+                    .map(|lock| format!("{{\"name\":\"{}\"}}", own_lock(lock)))
                     .collect();
-                let names: Vec<String> = locks
-                    .iter()
-                    .map(|lock| format!("{{\"name\":\"{lock}\"}}"))
-                    .collect();
+                let around = |lock| {
+                    (
+                        format!("{{\"lock\":\"{}\",\"holder\":\"", own_lock(lock)),
+                        "\"}".to_owned(),
+                    )
+                };
                 let acquire = format!(
                     "{{\"session\":\"{session}\",\"wait_ms\":null,\"locks\":[{}]}}",
                     names.join(",")
@@ -100,7 +103,32 @@ impl Cycle {
                 Cycle::Lock {
                     acquire: Template::new(wire, "POST", "/v1/multilock/acquire", &acquire),
                     release: Template::new(wire, "POST", "/v1/multilock/release", &release),
-                    locks,
+                    around: (0..locks).map(around).collect(),
+                    holders: String::new(),
+                }
+            }
+            Workload::Batch { locks } => {
+                let path = |lock, verb: &str| format!("{{\"path\":\"/v1/locks/{}/{verb}\"", own_lock(lock));
+                let acquires: Vec<String> = (0..locks)
+                    .map(|lock| {
+                        format!(
+                            "{},\"body\":{{\"session\":\"{session}\"}}}}",
+                            path(lock, "acquire")
+                        )
+                    })
+                    .collect();
+                let around = |lock| {
+                    let before = format!(
+                        "{},\"body\":{{\"session\":\"{session}\",\"holder\":\"",
+                        path(lock, "release")
+                    );
+                    (before, "\"}}".to_owned())
+                };
+                let acquire = format!("{{\"requests\":[{}]}}", acquires.join(","));
+                Cycle::Lock {
+                    acquire: Template::new(wire, "POST", "/v1/batch", &acquire),
+                    release: Template::new(wire, "POST", "/v1/batch", "{\"requests\":[{}]}"),
+                    around: (0..locks).map(around).collect(),
                     holders: String::new(),
                 }
             }
@@ -127,14 +155,16 @@ impl Cycle {
             Cycle::Lock {
                 acquire,
                 release,
-                locks,
+                around,
                 holders,
             } => {
                 let granted = wire.send(acquire, "", "").await.context("an acquire")?;
                 moments.granted();
-                write_holders(granted, locks, holders)?;
+                write_holders(granted, around, holders)?;
                 moments.releasing();
-                wire.send(release, "", holders).await.context("a release")?;
+                let released = wire.send(release, "", holders).await.context("a release")?;
+                let has_problem = texts(released, "code").next().is_some();
+                anyhow::ensure!(!has_problem, "a release of a batch has failed");
             }
             Cycle::Create { create, name, number } => {
                 name.clear();
@@ -155,19 +185,21 @@ impl Cycle {
 }
 
 /// Writes the holders of a grant for the body of the release.
-fn write_holders(granted: &[u8], locks: &[String], to: &mut String) -> anyhow::Result<()> {
+fn write_holders(granted: &[u8], around: &[(String, String)], to: &mut String) -> anyhow::Result<()> {
     to.clear();
     let mut holders = texts(granted, "holder");
-    if locks.is_empty() {
+    if around.is_empty() {
         to.push_str(holders.next().context("a grant without a holder")?);
         return Ok(());
     }
-    for lock in locks {
+    for (before, after) in around {
         let holder = holders.next().context("fewer grants than locks")?;
         if !to.is_empty() {
             to.push(',');
         }
-        write!(to, "{{\"lock\":\"{lock}\",\"holder\":\"{holder}\"}}").expect("a String takes all");
+        to.push_str(before);
+        to.push_str(holder);
+        to.push_str(after);
     }
     Ok(())
 }
@@ -182,8 +214,9 @@ mod tests {
         write_holders(br#"{"lock":"a","holder":"h-1","holds":1}"#, &[], &mut to).unwrap();
         assert_eq!(to, "h-1");
         let grants = br#"{"holders":[{"lock":"a","holder":"1"},{"lock":"b","holder":"2"}]}"#;
-        write_holders(grants, &["a".to_owned(), "b".to_owned()], &mut to).unwrap();
-        assert_eq!(to, r#"{"lock":"a","holder":"1"},{"lock":"b","holder":"2"}"#);
+        let around = ["a", "b"].map(|lock| (format!("{lock}="), ";".to_owned()));
+        write_holders(grants, &around, &mut to).unwrap();
+        assert_eq!(to, "a=1;,b=2;");
         assert!(write_holders(b"{}", &[], &mut to).is_err());
     }
 }

@@ -101,7 +101,7 @@ impl Cycle {
                 Cycle::Locks(vec![Mutex::new(&home, Kind::Exclusive, data)])
             }
             Workload::Shared => Cycle::Locks(vec![Mutex::new(&home, Kind::Shared, data)]),
-            Workload::Multi { locks } => {
+            Workload::Multi { locks } | Workload::Batch { locks } => {
                 let lock = |lock| Mutex::new(&format!("{home}-{lock}"), Kind::Exclusive, data.clone());
                 Cycle::Locks((0..locks).map(lock).collect())
             }

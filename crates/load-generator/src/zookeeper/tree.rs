@@ -49,7 +49,7 @@ impl Tree {
     pub fn home(&self, workload: Workload, client: usize) -> String {
         let Self { znodes, locks, .. } = self;
         match workload {
-            Workload::Lock | Workload::Multi { .. } => format!("{locks}/{client}"),
+            Workload::Lock | Workload::Multi { .. } | Workload::Batch { .. } => format!("{locks}/{client}"),
             Workload::Contended | Workload::Shared => format!("{locks}/all"),
             Workload::Semaphore { .. } => format!("{znodes}/all"),
             Workload::Create
@@ -75,7 +75,7 @@ impl Tree {
                 all.extend(Semaphore::parts(&home(0)));
                 all
             }
-            Workload::Multi { locks } => (0..clients)
+            Workload::Multi { locks } | Workload::Batch { locks } => (0..clients)
                 .flat_map(|client| (0..locks).map(move |lock| (client, lock)))
                 .map(|(client, lock)| format!("{}-{lock}", home(client)))
                 .collect(),

@@ -56,7 +56,7 @@ fn assert_valid_report(report: &Value, workload: &str, over: &str, clients: u64)
     let of = |name: &str| report["operation"][name].as_u64().unwrap();
     let latencies = ["p50_us", "p90_us", "p99_us", "p99_9_us", "max_us"].map(of);
     assert!(latencies.is_sorted() && latencies[4] > 0, "{report}");
-    let locks = ["lock", "contended", "shared", "semaphore", "multi"].contains(&workload);
+    let locks = ["lock", "contended", "shared", "semaphore", "multi", "batch"].contains(&workload);
     assert_eq!(report["acquire"].is_object(), locks, "{report}");
 }
 
@@ -75,9 +75,9 @@ const WORKLOADS: [&str; 9] = [
 #[tokio::test]
 async fn every_workload_runs_over_http_and_zookeepers_protocol() {
     let cluster = TestCluster::start().await;
-    for over in ["http", "zookeeper"] {
+    for (over, more) in [("http", &["batch"][..]), ("zookeeper", &[])] {
         let target = addresses(&cluster, over);
-        for workload in WORKLOADS {
+        for workload in WORKLOADS.iter().chain(more).copied() {
             let arguments = [workload, "--over", over, "--server", &target, "--clients", "6"];
             let reports = reports(&arguments).await;
             assert_eq!(reports.len(), 1);
