@@ -24,6 +24,7 @@ OURS = {
     "lock": "lockgate/http",
     "contended": "lockgate/http",
     "semaphore": "lockgate/http",
+    "batch": "lockgate/http",
     "set": "lockgate/zookeeper",
     "create": "lockgate/zookeeper",
     "get": "lockgate/zookeeper",

@@ -29,6 +29,8 @@ AT_LEADER = [
 ]
 # Loads that are also judged by their 99th percentile.
 SLOWEST = [("set", 64), ("create", 64)]
+# Number of locks of a batch, the default of `lockgate bench batch`.
+LOCKS_OF_A_BATCH = 16
 DONE = {
     "lock": "locks acquired and released per second",
     "contended": "handovers of one contended lock per second",
@@ -41,7 +43,7 @@ DONE = {
 
 def rows(results, figures):
     """Returns rows: the quantity, Lockgate's figure, the other system, its figure, and the ratio (as a factor for rates, else as a fraction)."""
-    found = [*rates(figures), *commits(results, figures), *latencies(figures)]
+    found = [*rates(figures), *batches(figures), *commits(results, figures), *latencies(figures)]
     found += [*fan_outs(results), *losses(results), *sizes(results)]
     return [row for row in found if row is not None]
 
@@ -74,6 +76,16 @@ def rates(figures):
         for peer in peers:
             ours, theirs = figures.rate(row, OURS_AT_LEADER), figures.rate(row, peer)
             yield faster(f"{DONE[workload]}, {by(clients)}, all at the leader", ours, NAMES[peer], theirs)
+
+
+def batches(figures):
+    """Compares locks by batches with other systems that get a request for each."""
+    for row in figures.rows("batch"):
+        rate, lock = figures.rate(row, figures.ours(row)), ("lock", row[1])
+        ours = rate and rate * LOCKS_OF_A_BATCH
+        what = f"{DONE['lock']}, {by(row[1])}, by batches of {LOCKS_OF_A_BATCH}"
+        for peer in ("redis/redis", ZOOKEEPER):
+            yield faster(what, ours, f"{NAMES[peer]}, one by one", figures.rate(lock, peer))
 
 
 def by(clients):

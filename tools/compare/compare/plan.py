@@ -17,6 +17,7 @@ LOADS = {
     "lock": ("all", [*REPLICATED_LOCKS, "etcd", "redlock", "redis"]),
     "contended": ((2, 16, 64), [*REPLICATED_LOCKS, "etcd", "redlock", "redis"]),
     "semaphore": ((16,), REPLICATED_LOCKS),
+    "batch": ((64,), ["lockgate/http"]),
     "set": ("all", ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redis"]),
     "create": ((1, 64), ["lockgate/zookeeper", "zookeeper", "etcd"]),
     "get": ((1, 64), ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redis"]),
