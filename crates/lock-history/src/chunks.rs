@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::IndexError;
 use crate::record::HoldRecord;
 use crate::stored::{self, StoredRecord, VERSION};
@@ -17,7 +19,7 @@ use crate::stored::{self, StoredRecord, VERSION};
 const FULL_BYTES: usize = 2 * 1024;
 
 /// Location of a record. Later records have greater locations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct RecordLocation {
     /// Number of the chunk.
     pub chunk: u64,
@@ -25,15 +27,7 @@ pub(crate) struct RecordLocation {
     pub offset: u32,
 }
 
-impl RecordLocation {
-    /// Location behind all possible records.
-    pub const LAST: Self = Self {
-        chunk: u64::MAX,
-        offset: u32::MAX,
-    };
-}
-
-/// All chunks of the index, by number.
+/// All chunks of a share, by number.
 #[derive(Debug)]
 pub(crate) struct Chunks {
     /// Number of the first chunk.

@@ -5,19 +5,18 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::chunks::{self, Chunks, RecordLocation};
+use crate::chunks::{self, RecordLocation};
 use crate::error::{IndexError, contained};
 use crate::index::OpenHold;
 use crate::keys::{self, HoldKey, Names};
 use crate::record::Position;
-use crate::ring::{Ring, Slot};
-use crate::stored::{self, Meta, StoredEnd};
+use crate::share::{SHARES, Share};
+use crate::stored::{self, Meta, ShareMeta};
 
 /// Contents of an index on disk.
 pub(crate) struct Contents {
     pub meta: Meta,
-    pub ring: Ring,
-    pub chunks: Chunks,
+    pub shares: Vec<Share>,
     pub open: HashMap<HoldKey, OpenHold>,
     /// True if the database was empty and had not even the index's metadata.
     pub is_new: bool,
@@ -31,49 +30,44 @@ impl Contents {
     /// [`IndexError::Foreign`] if the index belongs to another `owner`; [`IndexError::Damaged`] if something
     /// is missing.
     pub fn read(db: &sled::Db, owner: [u8; 16], names: &Names) -> Result<Self, IndexError> {
+        let damaged = |what: &str| IndexError::Damaged(what.to_owned());
         let stored = db.get(keys::META)?;
         let is_new = stored.is_none();
-        let meta = match stored {
+        let (meta, of_shares) = match stored {
             Some(bytes) => stored::read_meta(&bytes)?,
-            None if db.is_empty() => Meta {
-                owner,
-                reached: Position::default(),
-                since: Position::default(),
-                gaps: Vec::new(),
-                next_chunk: 0,
-                gone: None,
-            },
-            None => {
-                return Err(IndexError::Damaged(
-                    "the metadata of the index is missing".to_owned(),
-                ));
+            None if db.is_empty() => {
+                let meta = Meta {
+                    owner,
+                    reached: Position::default(),
+                    gaps: Vec::new(),
+                };
+                (meta, vec![ShareMeta::default(); SHARES])
             }
+            None => return Err(damaged("the metadata of the index is missing")),
         };
         if meta.owner != owner {
             return Err(IndexError::Foreign);
         }
-        let mut ring = Ring::default();
-        let mut chunks = Chunks::starting_at(meta.next_chunk);
+        if of_shares.len() != SHARES {
+            return Err(damaged("the index has another number of shares"));
+        }
+        let mut shares: Vec<Share> = of_shares.iter().map(Share::of).collect();
         for entry in db.scan_prefix(keys::CHUNK) {
             let (key, value) = entry?;
-            let number = keys::chunk_number(&key)?;
-            chunks.add_read(number)?;
+            let (share, chunk) = keys::chunk_of(&key)?;
+            let share = &mut shares[share];
+            share.chunks.add_read(chunk)?;
             chunks::read_all(&value, |offset, record| {
-                let place = RecordLocation {
-                    chunk: number,
-                    offset,
-                };
-                let key = record.key(names);
-                put(&mut ring, &mut chunks, key, record.end(), place);
+                let place = RecordLocation { chunk, offset };
+                share.put_read(record.key(names), record.end(), place);
                 Ok(())
             })?;
         }
-        if chunks.next() != meta.next_chunk {
-            return Err(IndexError::Damaged("the last records are missing".to_owned()));
-        }
-        // Only after all records were read: an evicted record may have replaced another evicted one.
-        while let Some(gone) = meta.gone.and_then(|gone| ring.pop_gone(gone)) {
-            chunks.release(gone.place);
+        for (share, meta) in shares.iter_mut().zip(&of_shares) {
+            if share.chunks.next() != meta.next_chunk {
+                return Err(damaged("the last records are missing"));
+            }
+            share.remove_gone();
         }
         let mut open = HashMap::new();
         for entry in db.scan_prefix(keys::OPEN) {
@@ -83,25 +77,11 @@ impl Contents {
         }
         Ok(Self {
             meta,
-            ring,
-            chunks,
+            shares,
             open,
             is_new,
         })
     }
-}
-
-/// Inserts a record that was read. When it was written, it was already decided that it supersedes the earlier
-/// ones of its hold.
-fn put(ring: &mut Ring, chunks: &mut Chunks, key: HoldKey, end: &StoredEnd<'_>, place: RecordLocation) {
-    let over = end.over();
-    let slot = Slot { key, over, place };
-    if end.is_hidden() {
-        ring.put_hidden(slot);
-    } else if let Some(before) = ring.put_known(slot) {
-        chunks.release(before.place);
-    }
-    chunks.acquire(place);
 }
 
 /// Maximum wait for the lock file of an index that was just closed, and the interval between attempts. sled's

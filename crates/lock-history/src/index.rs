@@ -10,13 +10,14 @@ use std::sync::Arc;
 use znode_store::{ContenderEnd, Hold, LockName, Zxid};
 
 use crate::bounds::{HistoryLimits, MAX_GAPS};
-use crate::chunks::{self, Chunks, RecordLocation};
+use crate::chunks::{self, RecordLocation};
 use crate::contents::{self, Contents};
 use crate::error::{IndexError, contained};
 use crate::keys::{self, HoldKey, Names};
 use crate::record::{HistoryGap, HistoryPage, HoldRecord, Position};
-use crate::ring::{Ring, Slot};
-use crate::stored::{self, Meta, StoredEnd, StoredRecord};
+use crate::ring::Slot;
+use crate::share::{SHARES, Share};
+use crate::stored::{self, Meta, ShareMeta, StoredEnd, StoredRecord};
 
 /// Age at which an open hold is written to disk, in milliseconds. Most locks are released much sooner and
 /// then cost only their record.
@@ -38,8 +39,7 @@ pub struct Index {
     db: sled::Db,
     bounds: HistoryLimits,
     names: Names,
-    ring: Ring,
-    chunks: Chunks,
+    shares: Vec<Share>,
     open: HashMap<HoldKey, OpenHold>,
     /// Open holds that are not yet on disk, in the order of their grants. Some may have ended.
     unkept: VecDeque<HoldKey>,
@@ -80,14 +80,15 @@ impl Index {
             .cache_capacity(bounds.cache_bytes)
             .flush_every_ms(Some(SYNC_EVERY_MS));
         let db = contents::open_sled(&config)?;
-        let names = Names::default();
+        let names = Names::new(owner);
         match contained(|| Contents::read(&db, owner, &names)) {
             Ok(contents) => {
                 let was_lost = was_there && contents.is_new;
                 if contents.is_new {
                     // Write the metadata to disk at once, so that an index without records is not mistaken
                     // for a lost one when it is opened again.
-                    db.insert(keys::META, stored::meta_bytes(&contents.meta))?;
+                    let shares = [(); SHARES].map(|()| ShareMeta::default());
+                    db.insert(keys::META, stored::meta_bytes(&contents.meta, &shares))?;
                     db.flush()?;
                 }
                 Ok(Self::new(db, bounds, names, contents, was_lost))
@@ -104,8 +105,7 @@ impl Index {
     fn new(db: sled::Db, bounds: HistoryLimits, names: Names, contents: Contents, was_lost: bool) -> Self {
         let Contents {
             meta,
-            ring,
-            chunks,
+            shares,
             open,
             is_new: _,
         } = contents;
@@ -113,9 +113,12 @@ impl Index {
             db,
             bounds,
             names,
-            last_end_on_open: ring.last_end().unwrap_or_default(),
-            ring,
-            chunks,
+            last_end_on_open: shares
+                .iter()
+                .filter_map(|share| share.ring.last_end())
+                .max()
+                .unwrap_or_default(),
+            shares,
             open,
             unkept: VecDeque::new(),
             meta,
@@ -141,12 +144,12 @@ impl Index {
 
     /// Returns the number of records.
     pub fn len(&self) -> usize {
-        self.ring.len()
+        self.shares.iter().map(|share| share.ring.len()).sum()
     }
 
     /// Returns whether there are no records.
     pub fn is_empty(&self) -> bool {
-        self.ring.len() == 0
+        self.len() == 0
     }
 
     /// Records that a contender was granted a lock.
@@ -206,7 +209,7 @@ impl Index {
         self.changes += 1;
         if after.zxid == 0 {
             // A new index knows nothing of the time before.
-            self.meta.since = until;
+            self.begin_at(until);
             return None;
         }
         let gap = HistoryGap { after, until };
@@ -216,9 +219,14 @@ impl Index {
             _ => self.meta.gaps.push(gap),
         }
         if self.meta.gaps.len() > MAX_GAPS {
-            self.meta.since = self.meta.gaps.remove(0).until;
+            let until = self.meta.gaps.remove(0).until;
+            self.begin_at(until);
         }
         Some(gap)
+    }
+
+    fn begin_at(&mut self, position: Position) {
+        self.shares.iter_mut().for_each(|share| share.begin_at(position));
     }
 
     /// Returns the holds whose beginning was recorded and whose end was not, sorted by lock.
@@ -236,7 +244,14 @@ impl Index {
     /// Evicts records that ended longer than the maximum age before `now_ms`, in milliseconds since 1970.
     pub fn remove_expired(&mut self, now_ms: u64) -> Result<(), IndexError> {
         let max_age = u64::try_from(self.bounds.max_age.as_millis()).unwrap_or(u64::MAX);
-        self.pop_until(now_ms.saturating_sub(max_age))
+        let before_ms = now_ms.saturating_sub(max_age);
+        for share in 0..SHARES {
+            while self.shares[share].evict_if(|slot| slot.over.time_ms < before_ms) {
+                self.changes += 1;
+            }
+            self.remove_unneeded(share);
+        }
+        self.commit_if_large()
     }
 
     /// Writes the recorded events. With `all`, also writes open holds that are still so young that they may
@@ -258,9 +273,12 @@ impl Index {
         if self.changes == 0 {
             return self.alive();
         }
-        self.write_chunk();
-        self.meta.next_chunk = self.chunks.next();
-        self.batch.insert(keys::META, stored::meta_bytes(&self.meta));
+        for share in 0..SHARES {
+            self.write_chunk(share);
+        }
+        let shares: Vec<ShareMeta> = self.shares.iter().map(Share::meta).collect();
+        self.batch
+            .insert(keys::META, stored::meta_bytes(&self.meta, &shares));
         let batch = std::mem::take(&mut self.batch);
         self.changes = 0;
         self.unflushed = true;
@@ -289,10 +307,15 @@ impl Index {
         count: usize,
     ) -> Result<HistoryPage, IndexError> {
         self.commit(false)?;
+        let share = self.names.share(lock.as_str());
+        let since = self.shares[share].since;
         let mut places = Vec::new();
         let mut last = None;
         let mut next_before = None;
-        for (token, place) in self.ring.of_lock(self.names.lock(lock.as_str()), before) {
+        for (token, place) in self.shares[share]
+            .ring
+            .of_lock(self.names.lock(lock.as_str()), before)
+        {
             if places.len() >= count && last != Some(token) {
                 next_before = last;
                 break;
@@ -300,17 +323,19 @@ impl Index {
             last = Some(token);
             places.push(place);
         }
-        let mut records = self.read(&places)?;
+        let mut records = self.read(share, &places)?;
         records.retain(|record| record.hold.lock == *lock);
         records.sort_by(|one, other| by_name(&other.hold).cmp(&by_name(&one.hold)));
         let gaps = self.meta.gaps.iter().filter(|gap| {
-            gap.until.zxid >= next_before.unwrap_or(0) && before.is_none_or(|before| gap.after.zxid < before)
+            gap.until.zxid > since.zxid
+                && gap.until.zxid >= next_before.unwrap_or(0)
+                && before.is_none_or(|before| gap.after.zxid < before)
         });
         Ok(HistoryPage {
             records,
             next_before,
             gaps: gaps.copied().collect(),
-            since: self.meta.since,
+            since,
         })
     }
 
@@ -332,76 +357,74 @@ impl Index {
                 self.changes += 1;
             }
         }
-        let over = end.over();
+        let (over, number) = (end.over(), self.names.share(hold.lock.as_str()));
+        let share = &mut self.shares[number];
         // A repeated event of a record that was already evicted.
-        if over.zxid <= self.meta.since.zxid {
+        if over.zxid <= share.since.zxid {
             return Ok(());
         }
         if over.zxid > self.last_end_on_open.max(self.meta.reached.zxid) {
-            self.ring.forget_keys();
+            share.ring.forget_keys();
         } else {
             // A hold has one end, and a known end is not replaced by a hidden one.
-            if self.ring.knows(&key) {
+            if share.ring.knows(&key) {
                 return Ok(());
             }
-            if let Some(before) = self.ring.find_hidden(&key) {
+            if let Some(before) = share.ring.find_hidden(&key) {
                 if end.is_hidden() {
                     return Ok(());
                 }
                 if since_ms.is_none() {
                     self.commit(false)?;
-                    since_ms = self.read(&[before.place])?[0].hold.since_ms;
+                    since_ms = self.read(number, &[before.place])?[0].hold.since_ms;
                 }
             }
         }
+        let share = &mut self.shares[number];
         let is_hidden = end.is_hidden();
-        let place = self.chunks.push(&StoredRecord::of(hold, since_ms, end));
+        let place = share.chunks.push(&StoredRecord::of(hold, since_ms, end));
         self.changes += 1;
-        let slot = Slot { key, over, place };
-        if is_hidden {
-            self.ring.put_hidden(slot);
-        } else if let Some(before) = self.ring.put_known(slot) {
-            self.chunks.release(before.place);
+        share.put(Slot { key, over, place }, is_hidden);
+        if share.chunks.is_full() {
+            self.write_chunk(number);
         }
-        self.chunks.acquire(place);
-        if self.chunks.is_full() {
-            self.write_chunk();
+        if self.len() > self.bounds.records {
+            let largest = (0..SHARES).max_by_key(|share| self.shares[*share].ring.len());
+            let largest = largest.expect("there are some");
+            self.shares[largest].evict_if(|_| true);
+            self.changes += 1;
+            self.remove_unneeded(largest);
         }
-        self.pop_until(0)
+        self.commit_if_large()
     }
 
-    fn pop_until(&mut self, before_ms: u64) -> Result<(), IndexError> {
-        let since = self.meta.since.zxid;
-        while let Some(popped) = self.ring.pop(self.bounds.records, before_ms) {
-            self.chunks.release(popped.place);
-            self.changes += 1;
-            if popped.over.zxid > self.meta.since.zxid {
-                self.meta.since = popped.over;
-            }
-            self.meta.gone = Some((popped.over.zxid, popped.place));
-        }
-        while let Some(number) = self.chunks.pop() {
-            self.batch.remove(&keys::chunk_key(number));
+    /// Removes chunks of a share, and gaps, that nothing needs any more.
+    fn remove_unneeded(&mut self, share: usize) {
+        while let Some(chunk) = self.shares[share].chunks.pop() {
+            self.batch.remove(&keys::chunk_key(share, chunk));
             self.changes += 1;
         }
-        if self.meta.since.zxid > since {
-            let since = self.meta.since.zxid;
-            self.meta.gaps.retain(|gap| gap.until.zxid > since);
+        if !self.meta.gaps.is_empty() {
+            let since = self.shares.iter().map(|share| share.since.zxid).min();
+            self.meta.gaps.retain(|gap| Some(gap.until.zxid) > since);
         }
+    }
+
+    fn commit_if_large(&mut self) -> Result<(), IndexError> {
         match self.changes >= MAX_BATCH {
             true => self.commit(false),
             false => self.alive(),
         }
     }
 
-    fn write_chunk(&mut self) {
-        if let Some((number, bytes)) = self.chunks.take_filled() {
-            self.batch.insert(&keys::chunk_key(number), bytes);
+    fn write_chunk(&mut self, share: usize) {
+        if let Some((number, bytes)) = self.shares[share].chunks.take_filled() {
+            self.batch.insert(&keys::chunk_key(share, number), bytes);
         }
     }
 
-    /// Reads records from disk.
-    fn read(&mut self, places: &[RecordLocation]) -> Result<Vec<HoldRecord>, IndexError> {
+    /// Reads records of a share from disk.
+    fn read(&mut self, share: usize, places: &[RecordLocation]) -> Result<Vec<HoldRecord>, IndexError> {
         self.step(|db| {
             let mut chunk: Option<(u64, sled::IVec)> = None;
             let mut records = Vec::with_capacity(places.len());
@@ -409,7 +432,7 @@ impl Index {
                 let bytes = match &chunk {
                     Some((number, bytes)) if *number == place.chunk => bytes,
                     _ => {
-                        let bytes = db.get(keys::chunk_key(place.chunk))?;
+                        let bytes = db.get(keys::chunk_key(share, place.chunk))?;
                         let bytes = bytes
                             .ok_or_else(|| IndexError::Damaged("a chunk of records is missing".to_owned()))?;
                         &chunk.insert((place.chunk, bytes)).1

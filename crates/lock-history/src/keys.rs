@@ -2,7 +2,7 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `c`, number (8) | a chunk of records in the order in which they were recorded; chunks are numbered consecutively |
+//! | `c`, share (1), number (8) | a chunk of records of a share in the order in which they were recorded; its chunks are numbered consecutively |
 //! | `m` | metadata of the index |
 //! | `o`, token (8), lock, 0, holder | an open hold |
 //!
@@ -14,6 +14,7 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use znode_store::Hold;
 
 use crate::error::IndexError;
+use crate::share::SHARES;
 
 pub(crate) const CHUNK: &[u8] = b"c";
 pub(crate) const META: &[u8] = b"m";
@@ -37,20 +38,37 @@ impl Hash for HoldKey {
     }
 }
 
-/// Hasher of names, with random keys of this process.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Names(RandomState);
+/// Hasher of names.
+#[derive(Debug, Clone)]
+pub(crate) struct Names {
+    /// Random keys of this process.
+    keys: RandomState,
+    /// Random number of the data directory. It chooses the shares, which are on disk.
+    owner: [u8; 16],
+}
 
 impl Names {
+    /// Creates the hasher for the index of the data directory `owner`.
+    pub fn new(owner: [u8; 16]) -> Self {
+        let keys = RandomState::new();
+        Self { keys, owner }
+    }
+
     /// Returns the hash of a lock's name.
     pub fn lock(&self, name: &str) -> u64 {
-        self.0.hash_one(name)
+        self.keys.hash_one(name)
+    }
+
+    /// Returns the number of the share of a lock: a checksum of the first part of its name.
+    pub fn share(&self, lock: &str) -> usize {
+        let top = lock.split('/').next().unwrap_or_default();
+        crc32c::crc32c_append(crc32c::crc32c(&self.owner), top.as_bytes()) as usize % SHARES
     }
 
     /// Returns the key of the hold with this name.
     pub fn hold(&self, lock: &str, token: u64, holder: &str) -> HoldKey {
         let lock = self.lock(lock);
-        let hold = self.0.hash_one((lock, token, holder));
+        let hold = self.keys.hash_one((lock, token, holder));
         HoldKey { lock, token, hold }
     }
 
@@ -72,18 +90,38 @@ pub(crate) fn open_key(hold: &Hold) -> Vec<u8> {
     key
 }
 
-/// Returns the database key of a chunk.
-pub(crate) fn chunk_key(number: u64) -> [u8; 9] {
-    let mut key = [0; 9];
+/// Returns the database key of a chunk of a share.
+pub(crate) fn chunk_key(share: usize, number: u64) -> [u8; 10] {
+    let mut key = [0; 10];
     key[..1].copy_from_slice(CHUNK);
-    key[1..].copy_from_slice(&number.to_be_bytes());
+    key[1] = u8::try_from(share).expect("there are few shares");
+    key[2..].copy_from_slice(&number.to_be_bytes());
     key
 }
 
-/// Returns the number in a chunk's database key.
-pub(crate) fn chunk_number(key: &[u8]) -> Result<u64, IndexError> {
-    let number = key.strip_prefix(CHUNK).and_then(|bytes| bytes.try_into().ok());
-    number
-        .map(u64::from_be_bytes)
-        .ok_or_else(|| IndexError::Damaged("the key of a chunk is malformed".to_owned()))
+/// Returns the share and the number in a chunk's database key.
+pub(crate) fn chunk_of(key: &[u8]) -> Result<(usize, u64), IndexError> {
+    let parsed = key.strip_prefix(CHUNK).and_then(|key| {
+        let (share, number) = key.split_first()?;
+        let share = usize::from(*share);
+        let number = u64::from_be_bytes(number.try_into().ok()?);
+        (share < SHARES).then_some((share, number))
+    });
+    parsed.ok_or_else(|| IndexError::Damaged("the key of a chunk is malformed".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_with_one_top_level_name_are_in_one_share_and_names_are_spread() {
+        let names = Names::new([7; 16]);
+        assert_eq!(names.share("a"), names.share("a/b/c"));
+        let mut found = [0; SHARES];
+        for number in 0..1_600 {
+            found[names.share(&format!("team-{number}/jobs"))] += 1;
+        }
+        assert!(found.iter().all(|count| (50..200).contains(count)), "{found:?}");
+    }
 }

@@ -23,6 +23,8 @@
 //!   identical on all replicas.
 //! - **Bounded.** There are at most [`HistoryLimits::records`] records, none older than [`HistoryLimits::max_age`], as many
 //!   open holds, and [`MAX_GAPS`] gaps.
+//! - **Shared.** If there are too many records, those of the locks with the most are evicted: a program with many short holds evicts its own
+//!   records. Locks are told apart by the first part of their names, in sixteen shares.
 //! - **Gaps are reported.** Each page states from when on there are records and where there are gaps.
 //! - **Failures are contained.** Damage and a full disk are errors ([`IndexError`]), and so is a panic of the
 //!   storage library. After an error the index is unusable, and can be opened again ([`Index::open`]) or
@@ -47,6 +49,8 @@ mod stored;
 mod chunks;
 #[cfg(feature = "index")]
 mod ring;
+#[cfg(feature = "index")]
+mod share;
 #[cfg(feature = "index")]
 mod contents;
 #[cfg(feature = "index")]

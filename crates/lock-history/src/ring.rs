@@ -99,18 +99,13 @@ impl Ring {
         self.hidden.insert(slot.end(), slot);
     }
 
-    /// Removes the oldest record if there are more than `records`, or if it ended before `before_ms`.
-    pub fn pop(&mut self, records: usize, before_ms: u64) -> Option<Slot> {
-        let is_too_much = self.len() > records;
-        self.pop_if(|slot| is_too_much || slot.over.time_ms < before_ms)
-    }
-
     /// Removes the oldest record if it is the one that is `gone`, or an earlier one.
     pub fn pop_gone(&mut self, gone: End) -> Option<Slot> {
         self.pop_if(|slot| slot.end() <= gone)
     }
 
-    fn pop_if(&mut self, is_due: impl FnOnce(&Slot) -> bool) -> Option<Slot> {
+    /// Removes the oldest record if it `is_due`.
+    pub fn pop_if(&mut self, is_due: impl FnOnce(&Slot) -> bool) -> Option<Slot> {
         let known = self.known.front().map(Slot::end);
         let hidden = self.hidden.first_key_value().map(|(end, _)| *end);
         let is_hidden = hidden.is_some_and(|hidden| known.is_none_or(|known| hidden < known));

@@ -2,65 +2,37 @@
 //! the state machine's types do not change the format on disk. The stored structures borrow their strings,
 //! because most records are written and never read.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 use znode_store::{ContenderEnd, Hold, LockMode, LockName, SessionId, Zxid};
 
-use crate::chunks::RecordLocation;
 use crate::error::IndexError;
 use crate::keys::{HoldKey, Names};
 use crate::record::{End, HistoryGap, HoldRecord, Position};
 use crate::ring::End as Ended;
 
-/// Format version of all values but [`Meta`]. An index with another version is not read, but recreated.
-pub(crate) const VERSION: u8 = 2;
+/// Format version of all values. An index with another version is not read, but recreated.
+pub(crate) const VERSION: u8 = 4;
 
-/// Format version of [`Meta`]. The previous one, [`VERSION`], can be read, too.
-const META_VERSION: u8 = 3;
-
-/// Metadata of the index.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Metadata of the index, beside that of its shares.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Meta {
     /// Data directory that the index belongs to.
     pub owner: [u8; 16],
     /// Position up to which everything is recorded, except for the gaps.
     pub reached: Position,
-    /// Position from which on there are records.
-    pub since: Position,
     /// Gaps, the oldest first.
     pub gaps: Vec<HistoryGap>,
+}
+
+/// Metadata of a share.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShareMeta {
+    /// Position from which on there are records.
+    pub since: Position,
     /// Number of the next chunk.
     pub next_chunk: u64,
     /// End and location of the record that was evicted last. It and earlier ones may still be in a chunk.
     pub gone: Option<Ended>,
-}
-
-/// Stored form of [`Meta`]; `G` describes the record that was evicted last.
-#[derive(Serialize, Deserialize)]
-struct StoredMeta<'a, G> {
-    owner: [u8; 16],
-    reached: Position,
-    since: Position,
-    gaps: Cow<'a, [HistoryGap]>,
-    next_chunk: u64,
-    gone: Option<G>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredGone {
-    zxid: u64,
-    chunk: u64,
-    offset: u32,
-}
-
-/// Form of [`StoredGone`] in [`VERSION`]: the record's name instead of its location.
-#[derive(Deserialize)]
-struct NamedGone {
-    zxid: u64,
-    _lock: String,
-    _token: u64,
-    _holder: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -274,53 +246,13 @@ pub(crate) fn read_hold(bytes: &[u8]) -> Result<Hold, IndexError> {
 }
 
 /// Encodes the metadata of the index.
-pub(crate) fn meta_bytes(meta: &Meta) -> Vec<u8> {
-    let stored = StoredMeta {
-        owner: meta.owner,
-        reached: meta.reached,
-        since: meta.since,
-        gaps: Cow::Borrowed(&meta.gaps),
-        next_chunk: meta.next_chunk,
-        gone: meta.gone.map(|(zxid, place)| StoredGone {
-            zxid,
-            chunk: place.chunk,
-            offset: place.offset,
-        }),
-    };
-    let mut bytes = vec![META_VERSION];
-    append(&stored, &mut bytes);
-    bytes
+pub(crate) fn meta_bytes(meta: &Meta, shares: &[ShareMeta]) -> Vec<u8> {
+    encode(&(meta, shares))
 }
 
-/// Decodes the metadata of the index, in either version.
-pub(crate) fn read_meta(bytes: &[u8]) -> Result<Meta, IndexError> {
-    match bytes.split_first() {
-        Some((&META_VERSION, bytes)) => {
-            let stored: StoredMeta<'_, StoredGone> = read_all(bytes)?;
-            Ok(stored.meta(|gone| {
-                let (chunk, offset) = (gone.chunk, gone.offset);
-                (gone.zxid, RecordLocation { chunk, offset })
-            }))
-        }
-        _ => {
-            let stored: StoredMeta<'_, NamedGone> = decode(bytes)?;
-            // This also evicts all other holds that the same command ended, if there are any.
-            Ok(stored.meta(|gone| (gone.zxid, RecordLocation::LAST)))
-        }
-    }
-}
-
-impl<G> StoredMeta<'_, G> {
-    fn meta(self, gone: impl FnOnce(G) -> Ended) -> Meta {
-        Meta {
-            owner: self.owner,
-            reached: self.reached,
-            since: self.since,
-            gaps: self.gaps.into_owned(),
-            next_chunk: self.next_chunk,
-            gone: self.gone.map(gone),
-        }
-    }
+/// Decodes the metadata of the index.
+pub(crate) fn read_meta(bytes: &[u8]) -> Result<(Meta, Vec<ShareMeta>), IndexError> {
+    decode(bytes)
 }
 
 fn encode<T: Serialize>(value: &T) -> Vec<u8> {

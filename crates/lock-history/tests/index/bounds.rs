@@ -27,6 +27,38 @@ fn oldest_records_beyond_the_limit_are_evicted_for_good() {
 }
 
 #[test]
+fn many_holds_of_some_locks_evict_none_of_the_last_holds_of_others() {
+    let dir = TempDir::new().unwrap();
+    let mut index = open(&dir, 1_000);
+    let quiet: Vec<String> = (0..20).map(|team| format!("team-{team}/job")).collect();
+    let mut now = 0;
+    let mut hold_once = |index: &mut Index, name: &str| {
+        now += 2;
+        report(index, name, now - 1, now);
+    };
+    // Three of each, between them and behind them those of one busy program with many locks.
+    for round in 0..3 {
+        for name in &quiet {
+            hold_once(&mut index, name);
+        }
+        for number in 0..700 {
+            hold_once(&mut index, &format!("busy/{round}-{}", number % 64));
+        }
+    }
+    let check = |index: &mut Index| {
+        assert_eq!(index.len(), 1_000);
+        let share_of_busy = index.page(&lock("busy/0-0"), None, 9).unwrap().since;
+        assert!(share_of_busy.zxid > 1_000, "{share_of_busy:?}");
+        let kept = |index: &mut Index| quiet.iter().filter(|name| tokens(index, name).len() == 3).count();
+        // One or two of twenty names may be in the busy share.
+        assert!(kept(index) >= 17, "{}", kept(index));
+    };
+    check(&mut index);
+    index.shut().unwrap();
+    check(&mut open(&dir, 1_000));
+}
+
+#[test]
 fn records_beyond_the_maximum_age_are_evicted() {
     let dir = TempDir::new().unwrap();
     let mut bounds = bounds(100);
@@ -44,7 +76,8 @@ fn records_beyond_the_maximum_age_are_evicted() {
         (tokens(&mut index, "a"), tokens(&mut index, "b")),
         (vec![], vec![2])
     );
-    assert_eq!(index.page(&lock("b"), None, 9).unwrap().since, at(5));
+    assert_eq!(index.page(&lock("a"), None, 9).unwrap().since, at(5));
+    assert_eq!(index.page(&lock("b"), None, 9).unwrap().since, at(0));
 }
 
 #[test]

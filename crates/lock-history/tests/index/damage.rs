@@ -9,7 +9,7 @@ use lock_history::{Index, IndexError};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use crate::support::{OWNER, bounds, lock, open, report, tokens};
+use crate::support::{OWNER, bounds, lock, open, report};
 
 const RECORDS: u64 = 300;
 
@@ -199,55 +199,6 @@ fn missing_and_truncated_chunks_are_detected() {
         let bytes = db.get(&key).unwrap().unwrap();
         db.insert(key, &bytes[..bytes.len() - 1]).unwrap();
     })));
-}
-
-/// Position and gap as tuples.
-type At = (u64, u64);
-type Between = (At, At);
-
-/// Metadata of the index behind its version byte; `G` describes the record that was evicted last.
-type Meta<G> = ([u8; 16], At, At, Vec<Between>, u64, Option<G>);
-
-/// End and location of the record that was evicted last.
-type Gone = (u64, u64, u32);
-
-/// End, lock, token and holder of the record that was evicted last.
-type NamedGone = (u64, String, u64, String);
-
-#[test]
-fn index_of_the_previous_version_keeps_its_evictions() {
-    let dir = TempDir::new().unwrap();
-    let mut index = open(&dir, 3);
-    let tell_all = |index: &mut Index| {
-        for token in 1..=5 {
-            report(index, "a", token * 10, token * 10 + 5);
-        }
-    };
-    tell_all(&mut index);
-    index.shut().unwrap();
-    let history = dir.path().join("history");
-    let copy = copied(&history, &dir.path().join("copy"));
-    let db = sled::open(&copy).unwrap();
-    let (version, bytes) = (2, db.get(b"m").unwrap().unwrap());
-    let config = bincode::config::standard();
-    let (meta, _): (Meta<Gone>, _) = bincode::serde::decode_from_slice(&bytes[1..], config).unwrap();
-    let (owner, reached, since, gaps, next_chunk, gone) = meta;
-    assert_eq!(gone.map(|(zxid, ..)| zxid), Some(25));
-    let named: NamedGone = (25, "a".into(), 20, "holder-0000000020".into());
-    let meta: Meta<NamedGone> = (owner, reached, since, gaps, next_chunk, Some(named));
-    let mut bytes = vec![version];
-    bytes.extend(bincode::serde::encode_to_vec(meta, config).unwrap());
-    db.insert(b"m", bytes).unwrap();
-    drop(db);
-
-    let mut index = Index::open(&copy, OWNER, bounds(3)).unwrap();
-    assert_eq!(tokens(&mut index, "a"), [50, 40, 30]);
-    tell_all(&mut index);
-    assert_eq!(tokens(&mut index, "a"), [50, 40, 30]);
-    report(&mut index, "a", 60, 65);
-    index.shut().unwrap();
-    let mut index = Index::open(&copy, OWNER, bounds(3)).unwrap();
-    assert_eq!(tokens(&mut index, "a"), [60, 50, 40]);
 }
 
 #[test]

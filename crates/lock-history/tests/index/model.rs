@@ -12,7 +12,8 @@ use znode_store::{ContenderEnd, Hold};
 
 use crate::support::{at, hold, lock, open, report};
 
-const LOCKS: [&str; 3] = ["a", "a/b", "c"];
+/// All in one share.
+const LOCKS: [&str; 3] = ["a", "a/b", "a/c"];
 
 #[derive(Debug, Clone)]
 enum Step {

@@ -16,7 +16,8 @@ use znode_store::{
 
 use crate::support::{lock, open};
 
-const LOCKS: [&str; 3] = ["a", "a/b", "c"];
+/// All in one share.
+const LOCKS: [&str; 3] = ["a", "a/b", "a/c"];
 const SESSIONS: u64 = 3;
 
 #[derive(Debug, Clone)]

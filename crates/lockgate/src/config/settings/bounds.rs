@@ -256,7 +256,7 @@ pub(super) const HISTORY: Section = Section {
             default: DefaultValue::Literal("50000"),
             sample: SampleForm::Default,
             reload: Reload::Restart,
-            meaning: "Ended holds kept, of all locks together, the newest ones. 50000 take some 12 MB of \
+            meaning: "Ended holds kept, of all locks together; the locks with the most lose their oldest. 50000 take some 12 MB of \
                 memory and 20 to 60 MB of disk; more if few end at a time.",
         },
         Setting {
