@@ -27,6 +27,7 @@ use super::extract::{HandlerResult, ensure_freshness, query};
 use super::lock_types::{SeenLock, SummaryAnswer};
 use super::openapi::words;
 use super::problem::{Code, Problem};
+use super::shares::Share;
 use super::{Peer, Shared};
 
 /// Minimum time between two messages. People do not read faster, and a busy node spends next to nothing on observers.
@@ -83,13 +84,19 @@ pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: He
     let after = header.or(params.zxid.as_deref()).map(position).transpose()?;
     ensure_freshness(&api, false).await?;
     let revocation = RevocationWatch::begin(&api.node, &peer);
-    let changes = api.node.subscribe_feed().map_err(|_| {
-        Problem::new(
-            Code::TooManyRequests,
-            format!("this node has {MAX_FEED_SUBSCRIBERS} observers, its maximum"),
-        )
+    let too_many = |what: String| Problem::new(Code::TooManyRequests, what);
+    let share = api.feed_shares.take(peer.shared_by(), 1).ok_or_else(|| {
+        let most = MAX_FEED_SUBSCRIBERS / 2;
+        too_many(format!(
+            "this caller has {most} subscriptions at this node, its maximum"
+        ))
     })?;
-    let feed = Feed::new(api, peer.identities(), revocation, changes, params, after);
+    let changes = api.node.subscribe_feed().map_err(|_| {
+        too_many(format!(
+            "this node has {MAX_FEED_SUBSCRIBERS} observers, its maximum"
+        ))
+    })?;
+    let feed = Feed::new(api, peer.identities(), share, revocation, changes, params, after);
     let chunks = futures_util::stream::unfold(feed, |mut feed| async {
         let text = feed.next().await?;
         Some((Ok::<_, std::convert::Infallible>(Bytes::from(text)), feed))
@@ -106,6 +113,7 @@ pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: He
 struct Feed {
     api: Shared,
     caller: Identities,
+    _share: Share,
     revocation: RevocationWatch,
     changes: watch::Receiver<u64>,
     prefix: Option<String>,
@@ -127,6 +135,7 @@ impl Feed {
     fn new(
         api: Shared,
         caller: Identities,
+        share: Share,
         revocation: RevocationWatch,
         changes: watch::Receiver<u64>,
         params: EventsQuery,
@@ -138,6 +147,7 @@ impl Feed {
             closing: api.locks.closing(),
             api,
             caller,
+            _share: share,
             revocation,
             changes,
             prefix: params.prefix,

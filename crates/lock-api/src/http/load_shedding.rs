@@ -17,39 +17,66 @@ use lock_node::admission::BUSY_RETRY;
 use lock_node::{Node, Unavailable};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Api;
 use super::config::{HttpConfig, SMALL_BODY_BYTES};
 use super::http_request_id::HttpRequestId;
 use super::problem::Problem;
 use super::service::ApiService;
+use super::shares::{Share, Shares};
+use super::{Api, Peer};
 
 /// Unit of budgets, so that a semaphore can count gigabytes.
 const UNIT_BYTES: usize = 1024;
 
-/// Remaining budgets for large bodies and answers.
+/// Budgets for large bodies and answers.
 pub struct Budgets {
-    bodies: Arc<Semaphore>,
-    answers: Arc<Semaphore>,
+    bodies: Budget,
+    answers: Budget,
+}
+
+/// Budget of bytes.
+struct Budget {
+    /// Units that are left.
+    left: Arc<Semaphore>,
+    shares: Arc<Shares>,
+}
+
+/// Part of a budget until it is dropped.
+struct Taken {
+    _permit: OwnedSemaphorePermit,
+    _share: Share,
+}
+
+impl Budget {
+    fn of(bytes: usize) -> Self {
+        let units = units(bytes).min(Semaphore::MAX_PERMITS);
+        Self {
+            left: Arc::new(Semaphore::new(units)),
+            shares: Shares::of(units),
+        }
+    }
+
+    /// Takes a part for a caller, unless it has its share already or too little is left.
+    fn take(&self, caller: &Peer, bytes: usize) -> Option<Taken> {
+        let units = u32::try_from(units(bytes)).ok()?;
+        Some(Taken {
+            _share: self.shares.take(caller.shared_by(), units as usize)?,
+            _permit: self.left.clone().try_acquire_many_owned(units).ok()?,
+        })
+    }
 }
 
 impl Budgets {
     /// Creates the budgets of the configuration.
     pub fn new(config: &HttpConfig) -> Self {
-        let of = |bytes: usize| Arc::new(Semaphore::new(units(bytes).min(Semaphore::MAX_PERMITS)));
         Self {
-            bodies: of(config.max_large_bodies_bytes),
-            answers: of(config.max_large_answers_bytes),
+            bodies: Budget::of(config.max_large_bodies_bytes),
+            answers: Budget::of(config.max_large_answers_bytes),
         }
     }
 }
 
 fn units(bytes: usize) -> usize {
     bytes.div_ceil(UNIT_BYTES)
-}
-
-fn take(budget: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
-    let units = u32::try_from(units(bytes)).ok()?;
-    budget.clone().try_acquire_many_owned(units).ok()
 }
 
 /// Extension that marks requests from the administration listener.
@@ -91,11 +118,11 @@ pub fn shed_early<B>(node: &Node, request: &axum::http::Request<B>, waited: Dura
 pub struct Admitted {
     is_administration: bool,
     /// Share of the budget for large bodies.
-    _body_budget: Option<OwnedSemaphorePermit>,
+    _body_budget: Option<Taken>,
 }
 
-/// Admits a request or rejects it.
-pub fn admit(api: &Api, request: &Request) -> Result<Admitted, Problem> {
+/// Admits a request of `caller` or rejects it.
+pub fn admit(api: &Api, caller: &Peer, request: &Request) -> Result<Admitted, Problem> {
     let is_administration = request.extensions().get::<Administration>().is_some();
     if !is_administration && !is_exempt(request.method(), request.uri().path()) {
         // Checked again for requests that did not come from a socket, or were not refused there.
@@ -103,7 +130,12 @@ pub fn admit(api: &Api, request: &Request) -> Result<Admitted, Problem> {
     }
     let body_bytes = body_bytes(request, api.config().max_data_body_bytes);
     let body_budget = match body_bytes > SMALL_BODY_BYTES && !is_administration {
-        true => Some(take(&api.budgets.bodies, body_bytes).ok_or_else(budget_exhausted)?),
+        true => Some(
+            api.budgets
+                .bodies
+                .take(caller, body_bytes)
+                .ok_or_else(budget_exhausted)?,
+        ),
         false => None,
     };
     Ok(Admitted {
@@ -113,10 +145,10 @@ pub fn admit(api: &Api, request: &Request) -> Result<Admitted, Problem> {
 }
 
 /// Returns the response if the budget for large answers allows it.
-pub async fn within_budget(api: &Api, admitted: Admitted, response: Response) -> Response {
+pub async fn within_budget(api: &Api, caller: &Peer, admitted: Admitted, response: Response) -> Response {
     match admitted.is_administration {
         true => response,
-        false => charge(response, &api.budgets.answers)
+        false => charge(response, caller, &api.budgets.answers)
             .await
             .unwrap_or_else(Problem::into_response),
     }
@@ -140,7 +172,7 @@ fn body_bytes(request: &Request, most: usize) -> usize {
 
 /// Charges a large answer to the budget until its last byte is sent. Answers without a length, such as streams and
 /// backups, are produced while they are sent and are not charged.
-async fn charge(response: Response, budget: &Arc<Semaphore>) -> Result<Response, Problem> {
+async fn charge(response: Response, caller: &Peer, budget: &Budget) -> Result<Response, Problem> {
     let length = response.body().size_hint().exact();
     let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else {
         return Ok(response);
@@ -148,22 +180,19 @@ async fn charge(response: Response, budget: &Arc<Semaphore>) -> Result<Response,
     if length <= SMALL_BODY_BYTES {
         return Ok(response);
     }
-    let permit = take(budget, length).ok_or_else(budget_exhausted)?;
+    let taken = budget.take(caller, length).ok_or_else(budget_exhausted)?;
     let (head, body) = response.into_parts();
     let bytes = body::to_bytes(body, length)
         .await
         .map_err(|error| Problem::internal(format!("an answer cannot be read: {error}")))?;
-    let charged = Bytes::from_owner(ChargedBytes {
-        bytes,
-        _permit: permit,
-    });
+    let charged = Bytes::from_owner(ChargedBytes { bytes, _taken: taken });
     Ok(Response::from_parts(head, Body::from(charged)))
 }
 
 /// Bytes of an answer, charged to the budget until the last reference is dropped.
 struct ChargedBytes {
     bytes: Bytes,
-    _permit: OwnedSemaphorePermit,
+    _taken: Taken,
 }
 
 impl AsRef<[u8]> for ChargedBytes {
@@ -274,7 +303,14 @@ mod tests {
             ..HttpConfig::default()
         };
         let budgets = Budgets::new(&config);
-        let answer = |bytes: usize| charge(Response::new(Body::from(vec![7; bytes])), &budgets.answers);
+        let caller = Peer::in_process();
+        let answer = |bytes: usize| {
+            charge(
+                Response::new(Body::from(vec![7; bytes])),
+                &caller,
+                &budgets.answers,
+            )
+        };
         let first = answer(60_000).await.unwrap();
         assert_eq!(answer(60_000).await.unwrap_err().code().status(), 503);
         assert!(

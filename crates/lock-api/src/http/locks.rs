@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri};
+use lock_node::Unavailable;
 use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::IntoParams;
@@ -93,6 +94,10 @@ pub async fn granted(
         // The state machine authorized the caller together with the grant.
         Started::Granted(grants) => Ok(grants),
         Started::Queued(queued) => {
+            // A caller beyond its share leaves the queue again.
+            let share = api.wait_shares.take(peer.shared_by(), 1);
+            let _share =
+                share.ok_or_else(|| Unavailable::new("this caller waits for too many locks at this node"))?;
             let mut revocation = RevocationWatch::begin(&api.node, peer);
             let locks = queued.locks().to_vec();
             let may_wait = |view: View<'_>| {

@@ -36,8 +36,9 @@ pub async fn handle<F: Future<Output = HandlerResult>>(
     let id = HttpRequestId::next();
     // Pinned here: a future that is moved into the scope is copied, at some kilobytes for each request.
     let served = std::pin::pin!(async {
-        match load_shedding::admit(api, &request) {
+        match load_shedding::admit(api, &peer, &request) {
             Ok(admitted) => {
+                let caller = peer.clone();
                 let outcome = async {
                     origin::check(api, &request)?;
                     let (head, body) = request.into_parts();
@@ -46,7 +47,7 @@ pub async fn handle<F: Future<Output = HandlerResult>>(
                     handler(peer, head, body).await
                 };
                 match outcome.await {
-                    Ok(response) => load_shedding::within_budget(api, admitted, response).await,
+                    Ok(response) => load_shedding::within_budget(api, &caller, admitted, response).await,
                     Err(problem) => problem.into_response(),
                 }
             }

@@ -49,6 +49,7 @@ mod roles;
 mod route;
 mod serve;
 mod session_types;
+mod shares;
 mod sessions;
 mod snapshot;
 mod tokens;
@@ -64,13 +65,13 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
-use lock_node::Node;
 use lock_node::metrics::text_format::Registry;
+use lock_node::{MAX_FEED_SUBSCRIBERS, Node};
 
 use self::auth::{RequiredPermission, UnknownTokens};
 use self::middleware::Guarded;
 use self::route::Route;
-use crate::locks::Locks;
+use crate::locks::{Locks, MAX_CALLS};
 
 pub use auth::OperatorToken;
 pub use config::{HttpConfig, LiveConfig, MAX_HTTP_PATH_BYTES, SMALL_BODY_BYTES};
@@ -95,6 +96,10 @@ struct Api {
     unknown: UnknownTokens,
     audit_log: audit::AuditLog,
     budgets: load_shedding::Budgets,
+    /// Subscriptions of the event feed.
+    feed_shares: Arc<shares::Shares>,
+    /// Calls that wait for locks.
+    wait_shares: Arc<shares::Shares>,
 }
 
 impl Api {
@@ -137,6 +142,8 @@ pub fn measured_router(
         unknown: UnknownTokens::new(),
         audit_log: audit::AuditLog::default(),
         budgets,
+        feed_shares: shares::Shares::of(MAX_FEED_SUBSCRIBERS),
+        wait_shares: shares::Shares::of(MAX_CALLS),
     });
     let mut router = Router::new();
     let mut needed = Vec::new();

@@ -283,18 +283,30 @@ async fn events_of_the_cluster_are_sent_on_request_with_earlier_ones() {
 }
 
 #[tokio::test]
-async fn observers_are_bounded() {
-    let server = Server::start().await;
+async fn observers_are_bounded_and_one_caller_gets_half_of_the_places() {
+    let (server, admin) = Server::start_secured().await;
+    let grants = json!([{"locks": "team", "rights": ["read"]}]);
+    let onlooker = server.token_for(&admin, "onlooker", grants.clone()).await;
+    let another = server.token_for(&admin, "another", grants).await;
+    let of = |token: &str| format!("Authorization: Bearer {token}\r\n");
+    let refused = async |token: &str| {
+        let refused = server.subscribe_feed("", &of(token)).await.err().unwrap();
+        refused.problem(429, "too_many_requests");
+    };
     let mut streams = Vec::new();
-    for _ in 0..MAX_FEED_SUBSCRIBERS {
-        streams.push(server.subscribe_feed("", "").await.unwrap());
+    for caller in [&onlooker, &admin] {
+        for _ in 0..MAX_FEED_SUBSCRIBERS / 2 {
+            streams.push(by(&server, caller, "").await);
+        }
+        refused(caller).await;
     }
-    let refused = server.subscribe_feed("", "").await.err().unwrap();
-    refused.problem(429, "too_many_requests");
+    refused(&another).await;
     drop(streams);
-    crate::support::until("there is a place again", async || {
-        server.subscribe_feed("", "").await.is_ok()
-    })
-    .await;
+    for caller in [&onlooker, &another] {
+        crate::support::until("there is a place again", async || {
+            server.subscribe_feed("", &of(caller)).await.is_ok()
+        })
+        .await;
+    }
     server.stop().await;
 }
