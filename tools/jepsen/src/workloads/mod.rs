@@ -2,8 +2,10 @@
 
 mod access;
 mod all;
+mod disturbances;
 mod exactly_once;
 mod fenced;
+mod lock_history;
 mod locks;
 mod highlights;
 mod recipe;

@@ -2,9 +2,7 @@
 //! close or crash. The complete record of holders by the servers is checked, and so are the beliefs of the
 //! clients.
 
-mod accounts;
 mod client;
-mod gaps;
 mod mix;
 mod permits;
 
@@ -16,13 +14,13 @@ use std::time::Duration;
 use anyhow::Result;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use lockgate_check::holds::{self, Mode};
+use lockgate_check::holds::Mode;
 use lockgate_check::{ClientId, Nanos, Verdict, client_view};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use self::gaps::Gaps;
 use super::highlights::Highlights;
+use super::lock_history::{self, KnownGrant};
 use super::{Progress, Span, Tone, Workload};
 use crate::client::Liveness;
 use crate::record::{Recorder, write_line};
@@ -124,43 +122,18 @@ impl Locks {
         client_view::check(&beliefs)
     }
 
-    /// Checks the servers' record of holds. For gaps in all records only the clients' beliefs count, provided
-    /// that the gaps are not most of the run; the checker's name says how long they are.
-    fn check_holds(world: &World, history: &holds::History, gaps: &Gaps) -> (String, Verdict) {
-        match gaps.of_run_ms(world) {
-            0 => ("holds".to_owned(), holds::check(history)),
-            missing if gaps.leave_enough(world) => (
-                format!("holds, except for {missing} ms without a history on any node"),
-                holds::check_known(history),
-            ),
-            missing => {
-                let why = format!("no node has a history for {missing} ms");
-                let verdict = holds::check_known(history).and(Verdict::Undecided(why));
-                ("holds".to_owned(), verdict)
-            }
-        }
-    }
-
-    /// Checks that every grant that a client received is in the servers' record.
-    fn unrecorded_grants(&self, world: &World, history: &holds::History, gaps: &Gaps) -> Verdict {
-        let recorded: std::collections::HashSet<_> = history
-            .holds
-            .iter()
-            .map(|hold| (hold.lock.as_str(), hold.contender.as_str(), hold.token))
-            .collect();
+    /// Returns the grants that clients received.
+    fn known_grants(&self) -> Vec<KnownGrant> {
         let beliefs = self.beliefs.lock();
-        let missing = beliefs.iter().filter(|belief| {
-            let lock = self.mix.lock_name(belief.lock);
-            !recorded.contains(&(lock.as_str(), belief.holder.as_str(), belief.token))
-                && !gaps.excuse(world, belief)
+        let grants = beliefs.iter().map(|belief| KnownGrant {
+            client: format!("client {}", belief.client),
+            lock: self.mix.lock_name(belief.lock),
+            holder: belief.holder.clone(),
+            token: belief.token,
+            begin: belief.begin,
+            released: belief.released,
         });
-        let lines = missing.map(|belief| {
-            format!(
-                "client {} was granted lock {} as {} with token {}, which no server has recorded",
-                belief.client, belief.lock, belief.holder, belief.token
-            )
-        });
-        Verdict::of(lines.collect())
+        grants.collect()
     }
 }
 
@@ -189,26 +162,16 @@ impl Workload for Locks {
     fn check<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Result<Vec<(String, Verdict)>>> {
         async move {
             let names: Vec<_> = (0..mix::LOCKS).map(|lock| self.mix.lock_name(lock)).collect();
-            let left = accounts::all_free(world, &names).await?;
-            let accounts = accounts::of_all_nodes(world, &names).await?;
+            let mut verdicts = lock_history::check(world, &names, &self.known_grants()).await?;
             let lost = permits::lost(world, self.mix, &names).await?;
-            let (history, differences) = holds::merge(&accounts);
-            let gaps = Gaps::of(&history);
-            let verdicts = vec![
-                Self::check_holds(world, &history, &gaps),
-                ("accounts agree".to_owned(), Verdict::of(differences)),
+            verdicts.extend([
                 ("no conflicting beliefs".to_owned(), self.check_beliefs()),
-                (
-                    "grants are in the log".to_owned(),
-                    self.unrecorded_grants(world, &history, &gaps),
-                ),
                 (
                     "holds last until released".to_owned(),
                     Verdict::of(self.contradictions.lock().clone()),
                 ),
-                ("all locks free at the end".to_owned(), Verdict::of(left)),
                 ("no permit lost".to_owned(), Verdict::of(lost)),
-            ];
+            ]);
             self.highlights.record(&verdicts);
             Ok(verdicts)
         }

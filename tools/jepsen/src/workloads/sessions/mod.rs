@@ -3,7 +3,6 @@
 //! an ended session may remain.
 
 mod client;
-mod disturbances;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -17,13 +16,13 @@ use lockgate_check::sessions::{self, Evidence, Fact, Rules};
 use lockgate_check::{Nanos, Verdict};
 use parking_lot::Mutex;
 
+use super::disturbances::DisturbanceMonitor;
 use super::highlights::Highlights;
 use super::{Progress, Span, Tone, Workload, fill, final_get};
 use crate::client::{CallResult, Caller, Reply, nanos};
 use crate::record::{Tally, write_line};
 use crate::systems::{System, caller};
 use crate::world::World;
-use disturbances::DisturbanceMonitor;
 
 /// Clients with sessions; one more client monitors the cluster.
 const CLIENTS: usize = 24;

@@ -4,7 +4,7 @@
 use lockgate_check::Nanos;
 use lockgate_check::holds::{Gap, History};
 
-use super::Belief;
+use super::KnownGrant;
 use crate::world::World;
 
 /// Maximum distance between a client's clock and the recorded time of its hold. A hold is recorded when it
@@ -40,10 +40,10 @@ impl Gaps {
         2 * self.of_run_ms(world) <= run
     }
 
-    /// Returns whether a gap may be the reason for a missing record of a belief.
-    pub fn excuse(&self, world: &World, belief: &Belief) -> bool {
-        let end: Nanos = belief.released.unwrap_or_else(|| world.now());
-        let from = world.wall_ms(belief.begin).saturating_sub(MARGIN_MS);
+    /// Returns whether a gap may be the reason for a missing record of a grant.
+    pub fn excuse(&self, world: &World, grant: &KnownGrant) -> bool {
+        let end: Nanos = grant.released.unwrap_or_else(|| world.now());
+        let from = world.wall_ms(grant.begin).saturating_sub(MARGIN_MS);
         self.within(from, world.wall_ms(end) + MARGIN_MS) > 0
     }
 
