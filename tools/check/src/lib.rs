@@ -26,6 +26,7 @@
 //! | [`set`], [`unique_ids`], [`counter`] | data that only grows: linear in time, for long runs | orders that leave no trace in the data |
 //! | [`exactly_once`] | requests that were sent again under their id | ids that the server has discarded as documented |
 //! | [`sessions`] | lifetimes of sessions and of their ephemeral znodes | ends between two reads |
+//! | [`contenders`] | lives of contenders by lease or session: promised times, bounds of holds, order, reasons of ends | servers that end a contender and tell nobody |
 //! | [`watches`] | notifications of changes, and their order on each connection | changes of unknown position |
 //!
 //! Each checker is sound: a history that it calls violated cannot come from a correct server. It is
@@ -63,6 +64,7 @@ pub mod counter;
 pub mod set;
 pub mod unique_ids;
 
+pub mod contenders;
 pub mod exactly_once;
 pub mod sessions;
 pub mod watches;

@@ -70,6 +70,18 @@ pub struct Rules {
     pub disturbed: Vec<(Nanos, Nanos)>,
 }
 
+impl Rules {
+    /// Returns the latest end of what began at `from` and lasts for `time` in an undisturbed cluster.
+    pub(crate) fn due(&self, from: Nanos, time: Nanos) -> Nanos {
+        let bound = time + self.grace;
+        let mut disturbed = self.disturbed.clone();
+        disturbed.sort_unstable();
+        disturbed.into_iter().fold(from + bound, |due, (from, until)| {
+            if from <= due { due.max(until + bound) } else { due }
+        })
+    }
+}
+
 /// Checks every session.
 pub fn check(sessions: &[Session], rules: &Rules) -> Verdict {
     let lines = sessions.iter().flat_map(|session| {
@@ -144,14 +156,7 @@ impl<'a> Known<'a> {
             })
             .map(|it| it.returned)
             .max()?;
-        let bound = self.session.ttl + rules.grace;
-        let mut disturbed = rules.disturbed.clone();
-        disturbed.sort_unstable();
-        let due = disturbed
-            .into_iter()
-            .fold(last_activity + bound, |due, (from, until)| {
-                if from <= due { due.max(until + bound) } else { due }
-            });
+        let due = rules.due(last_activity, self.session.ttl);
         let late = self
             .session
             .evidence
