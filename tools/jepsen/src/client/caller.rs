@@ -121,6 +121,18 @@ impl Caller {
         body: Option<&Value>,
         timeout: Duration,
     ) -> Reply {
+        self.call_with_key(method, path, body, None, timeout).await
+    }
+
+    /// Sends a call with an `Idempotency-Key`, if there is one.
+    pub async fn call_with_key(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        key: Option<&str>,
+        timeout: Duration,
+    ) -> Reply {
         let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
         let at = self.at();
         let address = self.addresses[at];
@@ -131,7 +143,7 @@ impl Caller {
                 return Reply::NotDone(why);
             }
         };
-        let response = tokio::time::timeout(timeout, connection.send(method, path, body)).await;
+        let response = tokio::time::timeout(timeout, connection.send(method, path, body, key)).await;
         let reply = match response {
             Ok(Ok(response)) => read(response.status, &response.body),
             Ok(Err(RequestError::NotSent(why))) => Reply::NotDone(why),

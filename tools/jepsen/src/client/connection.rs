@@ -13,6 +13,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio_util::task::AbortOnDropHandle;
 
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
 /// Time limit of connecting. A server on the same machine that takes longer is partitioned or stopped.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(700);
 
@@ -73,15 +75,24 @@ impl Connection {
         self.sender.ready().await.is_ok()
     }
 
-    /// Sends a request and reads the response. After an error, and after a call whose future was dropped
-    /// before its end, the connection is unusable.
-    pub async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response, RequestError> {
+    /// Sends a request, with an `Idempotency-Key` if there is one, and reads the response. After an error, and
+    /// after a call whose future was dropped before its end, the connection is unusable.
+    pub async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        key: Option<&str>,
+    ) -> Result<Response, RequestError> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(HOST, self.to.to_string());
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
+        }
+        if let Some(key) = key {
+            request = request.header(IDEMPOTENCY_KEY, key);
         }
         let request = request
             .body(Full::new(body))

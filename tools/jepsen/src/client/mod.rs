@@ -3,6 +3,7 @@
 mod result;
 mod caller;
 mod connection;
+mod contender;
 mod etcd;
 mod guard;
 mod lock;
@@ -13,6 +14,7 @@ mod store_lockgate;
 mod zookeeper;
 
 pub use caller::{Caller, Reply, TIMEOUT};
+pub use contender::{Contend, LeaseAnswer, Polled, poll, read_lease, release_lease, renew, session_of};
 pub use etcd::{EtcdMutex, EtcdStore};
 pub use guard::LockgateMutex;
 pub use lock::{Acquire, Granted, release};

@@ -6,7 +6,9 @@ use super::Workload;
 use super::access::Rights;
 use super::exactly_once::ExactlyOnce;
 use super::fenced::{Fenced, Fences};
+use super::leases::Leases;
 use super::locks::{Locks, Mix};
+use super::queued::Queued;
 use super::recipe::Recipe;
 use super::register::Register;
 use super::sessions::Sessions;
@@ -132,6 +134,22 @@ static ALL: &[Kind] = &[
         least_rate: LEAST_RATE,
         systems: &[System::Lockgate],
         make: |_| Arc::new(Fenced::new(Fences::Ignored)),
+    },
+    Kind {
+        name: "leases",
+        about: "a lease lasts as promised, within the bounds of its hold, and its repeated requests have one effect",
+        control: false,
+        least_rate: LEAST_RATE,
+        systems: &[System::Lockgate],
+        make: |_| Arc::new(Leases::new()),
+    },
+    Kind {
+        name: "queued",
+        about: "a place in the queue without a connection lasts as long as its lease or session, and keeps its order",
+        control: false,
+        least_rate: LEAST_RATE,
+        systems: &[System::Lockgate],
+        make: |_| Arc::new(Queued::new()),
     },
     Kind {
         name: "sessions",

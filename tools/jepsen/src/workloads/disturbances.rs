@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use lockgate_check::Nanos;
 use parking_lot::Mutex;
 
@@ -16,14 +17,31 @@ const INTERVAL: Duration = Duration::from_millis(150);
 /// Time limit within which a healthy node answers, even on a busy machine.
 const RESPONSE_LIMIT: Duration = Duration::from_millis(400);
 
+/// Nodes that have to answer in time in an undisturbed round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Required {
+    /// All nodes.
+    All,
+    /// More than half of them: a leader stays, and can commit.
+    Majority,
+}
+
 /// Observations of the monitor.
-#[derive(Default)]
 pub struct DisturbanceMonitor {
+    required: Required,
     /// Begin and end of each undisturbed round, with its term.
     undisturbed: Mutex<Vec<(Nanos, Nanos, u64)>>,
 }
 
 impl DisturbanceMonitor {
+    /// Creates a monitor without observations.
+    pub fn new(required: Required) -> Self {
+        Self {
+            required,
+            undisturbed: Mutex::default(),
+        }
+    }
+
     /// Queries the nodes until the run is over.
     pub async fn watch(&self, world: &World) {
         let mut callers: Vec<_> = world
@@ -33,9 +51,8 @@ impl DisturbanceMonitor {
             .collect();
         while !world.stop.is_cancelled() {
             let began = world.now();
-            if let Some(term) = round(&mut callers).await
-                && world.now() - began < nanos(RESPONSE_LIMIT)
-            {
+            let terms = join_all(callers.iter_mut().map(term)).await;
+            if let Some(term) = self.required.common_term(&terms) {
                 self.undisturbed.lock().push((began, world.now(), term));
             }
             tokio::time::sleep(INTERVAL).await;
@@ -67,23 +84,28 @@ impl DisturbanceMonitor {
     }
 }
 
-/// Queries all nodes; returns the term if all of them answer and agree.
-async fn round(callers: &mut [Caller]) -> Option<u64> {
-    let mut terms = Vec::new();
-    for caller in callers {
+impl Required {
+    /// Returns the term if enough nodes answered and agree on it.
+    fn common_term(self, terms: &[Option<u64>]) -> Option<u64> {
+        let term = terms.iter().flatten().copied().max()?;
+        let agreeing = terms.iter().filter(|answer| **answer == Some(term)).count();
+        let needed = match self {
+            Self::All => terms.len(),
+            Self::Majority => terms.len() / 2 + 1,
+        };
+        (agreeing >= needed).then_some(term)
+    }
+}
+
+/// Queries a node; returns its term if it answers in time.
+async fn term(caller: &mut Caller) -> Option<u64> {
+    let answers = async {
         let document = caller.get("/v1/cluster").await.done().ok()?;
-        terms.push(document["term"].as_u64()?);
-        caller
-            .get("/v1/znodes/jepsen?linearizable=true")
-            .await
-            .done()
-            .ok()?;
-    }
-    terms.dedup();
-    match terms[..] {
-        [term] => Some(term),
-        _ => None,
-    }
+        let read = caller.get("/v1/znodes/jepsen?linearizable=true").await;
+        read.done().ok()?;
+        document["term"].as_u64()
+    };
+    tokio::time::timeout(RESPONSE_LIMIT, answers).await.ok()?
 }
 
 #[cfg(test)]
@@ -92,7 +114,7 @@ mod tests {
 
     #[test]
     fn new_term_and_long_silence_are_disturbances() {
-        let disturbances = DisturbanceMonitor::default();
+        let disturbances = DisturbanceMonitor::new(Required::All);
         let second = nanos(Duration::from_secs(1));
         let tenth = second / 10;
         *disturbances.undisturbed.lock() = vec![
@@ -109,5 +131,14 @@ mod tests {
         );
         assert!(!disturbed.contains(&(0, 3 * tenth)), "{disturbed:?}");
         assert!(disturbed.contains(&(4 * second, 5 * second)), "{disturbed:?}");
+    }
+    #[test]
+    fn majority_is_enough_only_where_it_is_required() {
+        let terms = [Some(3), None, Some(3)];
+        assert_eq!(Required::Majority.common_term(&terms), Some(3));
+        assert_eq!(Required::All.common_term(&terms), None);
+        assert_eq!(Required::All.common_term(&[Some(3); 3]), Some(3));
+        assert_eq!(Required::Majority.common_term(&[Some(3), None, Some(2)]), None);
+        assert_eq!(Required::Majority.common_term(&[None; 3]), None);
     }
 }

@@ -2,12 +2,15 @@
 
 mod access;
 mod all;
+mod contenders;
 mod disturbances;
 mod exactly_once;
 mod fenced;
+mod leases;
 mod lock_history;
 mod locks;
 mod highlights;
+mod queued;
 mod recipe;
 mod register;
 mod sessions;

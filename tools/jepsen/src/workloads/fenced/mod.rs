@@ -23,8 +23,7 @@ use super::highlights::Highlights;
 use super::{Progress, Span, Tone, Workload};
 use crate::record::{Recorder, write_line};
 use crate::world::World;
-pub use storage::Fences;
-use storage::Storage;
+pub use storage::{Fences, Storage};
 
 const CLIENTS: usize = 32;
 

@@ -16,7 +16,7 @@ use lockgate_check::sessions::{self, Evidence, Fact, Rules};
 use lockgate_check::{Nanos, Verdict};
 use parking_lot::Mutex;
 
-use super::disturbances::DisturbanceMonitor;
+use super::disturbances::{DisturbanceMonitor, Required};
 use super::highlights::Highlights;
 use super::{Progress, Span, Tone, Workload, fill, final_get};
 use crate::client::{CallResult, Caller, Reply, nanos};
@@ -56,7 +56,7 @@ impl Sessions {
         Self {
             known: Mutex::default(),
             tally: Tally::default(),
-            disturbances: DisturbanceMonitor::default(),
+            disturbances: DisturbanceMonitor::new(Required::All),
             highlights: Highlights::default(),
         }
     }
