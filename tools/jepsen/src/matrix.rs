@@ -56,7 +56,7 @@ impl FromStr for Share {
 }
 
 /// Cells of the gate: each family of faults, each with a workload that it could break.
-const GATE: [(&str, &str); 10] = [
+const GATE: [(&str, &str); 12] = [
     ("exclusive", "kill-leader"),
     ("register", "isolate-leader"),
     ("set", "power-cut-all"),
@@ -67,6 +67,8 @@ const GATE: [(&str, &str); 10] = [
     ("shared", "pause-leader"),
     ("exclusive", "old-image"),
     ("set", "flipped-bits"),
+    ("leases", "kill-leader"),
+    ("queued", "rolling-restart"),
 ];
 
 /// Nemeses of control runs: faults under which the control workloads fail for certain.

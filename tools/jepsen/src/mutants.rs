@@ -143,6 +143,26 @@ pub const ALL: &[Mutant] = &[
         about: "replicas are not compared while they run",
         cells: &[("set", "flipped-bits")],
     },
+    Mutant {
+        number: 30,
+        about: "a lease lives on after its lock was released or lost",
+        cells: &[("leases", "none"), ("leases", "kill-leader")],
+    },
+    Mutant {
+        number: 31,
+        about: "only the node that leads at the grant counts the maximum time of a hold",
+        cells: &[("leases", "kill-leader"), ("leases", "isolate-leader")],
+    },
+    Mutant {
+        number: 32,
+        about: "the minimum time of a hold is kept only if the lock was free at the call",
+        cells: &[("leases", "none"), ("leases", "kill-leader")],
+    },
+    Mutant {
+        number: 33,
+        about: "a place in the queue without a connection is withdrawn when its request is over",
+        cells: &[("queued", "none"), ("queued", "kill-leader")],
+    },
 ];
 
 /// Returns the name of the test in lock-node's crash suite that detects the bug. A real machine rarely shows
