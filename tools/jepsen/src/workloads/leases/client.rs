@@ -155,7 +155,7 @@ impl Client {
             text,
             ttl_ms: plan.ttl_ms,
             token,
-            // Whoever waited renews at once, so as not to depend on the renewals of the node that waited.
+            // A client that waited renews at once: its promise counts from the sending of the request.
             renewal_due: contender.sent + nanos(Duration::from_millis(plan.ttl_ms / RENEWALS_PER_TTL)),
             open_change: None,
             ended: false,
