@@ -186,6 +186,8 @@ def hold_ends_at_its_maximum(t):
     d = t.client()
     d.do("acquire", client="c", as_="h", lock=t.name(), wait_ms=0, max_hold_ms=t.ttl // 2)
     check(d.event("lost", as_="h")["reason"] == "max_hold", "the reason is not `max_hold`")
+    error = d.fails("lost", "release", as_="h")
+    check("max_hold" in error.message, f"the text of the error is {error.message}")
 
 
 # 4
@@ -766,6 +768,17 @@ def watches_fire_once(t):
     d.event("watch", as_="d", path=path)
     d.event("watch", as_="k", path=path)
     check(len(d.events("watch")) == 3, f"the events are {d.events('watch')}")
+
+
+@behaviour(15)
+def watch_outlives_the_patience(t):
+    d = t.client(patience_ms=1500)
+    path = "/" + t.name().replace("/", "-")
+    d.do("create", client="c", path=path, data="1")
+    d.do("watch", client="c", as_="d", path=path, kind="data", timeout_ms=60_000)
+    time.sleep(4)
+    t.cluster.api("PUT", f"/v1/znodes{path}", {"data": "2"})
+    d.event("watch", as_="d", path=path)
 
 
 # 16

@@ -175,14 +175,14 @@ func (e *Election) next(ctx context.Context, before *Leader) (Leader, error) {
 	if err != nil {
 		return Leader{}, err
 	}
-	watch += "?kind=children&timeout_ms=" + c.poll(observePoll)
+	watch += "?kind=children&timeout_ms"
 	for {
 		leader, err := e.Leader(ctx)
 		if err == nil || err == ErrElectionNoLeader {
 			if before == nil || leader != *before {
 				return leader, nil
 			}
-			_, err = c.servers.ask(ctx, get(watch), c.config.Patience)
+			_, err = c.servers.poll(ctx, watch, observePoll)
 		}
 		switch {
 		case Code(err) == "no_znode":

@@ -301,12 +301,16 @@ func (s *servers) judge(at *server, answer *http.Response, text []byte) (json.Ra
 	return nil, &Refused{Code: problem.Code, Detail: problem.Detail, Status: answer.StatusCode, Problem: text}
 }
 
-// poll returns the length of a long poll, whose answer has to arrive in the time of an attempt.
-func (c *Client) poll(longest time.Duration) string {
-	if bound := c.answerWithin * 4 / 5; longest > bound {
-		longest = bound
+// longestPoll returns the longest time of a long poll, whose answer has to arrive in the time of an attempt.
+func (c *Client) longestPoll() time.Duration { return c.answerWithin * 4 / 5 }
+
+// poll sends a long poll, whose path ends with the parameter of its time. It waits for this time or for less, and its retries have the whole
+// patience.
+func (s *servers) poll(ctx context.Context, path string, wait time.Duration) (json.RawMessage, error) {
+	if bound := s.client.longestPoll(); wait > bound {
+		wait = bound
 	}
-	return strconv.FormatInt(longest.Milliseconds(), 10)
+	return s.ask(ctx, get(path+"="+strconv.FormatInt(wait.Milliseconds(), 10)), wait+s.client.config.Patience)
 }
 
 // ask sends an idempotent request until a server gives a definite answer, or the time is over.

@@ -14,9 +14,6 @@ import (
 // AnyVersion stands for every version of a znode.
 const AnyVersion = -1
 
-// watchPoll is the length of one long poll of a watch.
-const watchPoll = 4 * time.Second
-
 // Stat is what a znode has beside its data.
 type Stat struct {
 	Version int
@@ -206,7 +203,7 @@ type Event struct {
 // Watch waits for one change until the context ends. With since, a Mzxid (WatchData) or Pzxid (WatchChildren) of an earlier read, no change
 // after that read is missed; 0 watches from now on.
 func (c *Client) Watch(ctx context.Context, path string, kind WatchKind, since uint64) (Event, error) {
-	query := "?linearizable=true&kind=" + string(kind) + "&timeout_ms=" + c.poll(watchPoll)
+	query := "?linearizable=true&kind=" + string(kind)
 	if since > 0 {
 		query += "&zxid=" + strconv.FormatUint(since, 10)
 	}
@@ -219,7 +216,11 @@ func (c *Client) Watch(ctx context.Context, path string, kind WatchKind, since u
 			return Event{}, err
 		}
 		var event Event
-		if event, err = askFor[Event](ctx, c.servers, get(path+query), c.config.Patience); err == nil && event.Event != "" {
+		answer, asked := c.servers.poll(ctx, path+query+"&timeout_ms", c.longestPoll())
+		if err = asked; err == nil {
+			err = decode(answer, &event)
+		}
+		if err == nil && event.Event != "" {
 			return event, nil
 		}
 	}

@@ -7,6 +7,7 @@ import asyncio
 import atexit
 import collections
 import logging
+import math
 import os
 import ssl
 import time
@@ -29,8 +30,8 @@ log = logging.getLogger("lockgate")
 #: How long the record of a hand-over is kept if the named candidate never leads.
 _HAND_OVER_TTL_MS = 30_000
 
-#: Length of one long poll of a watch, in seconds.
-_POLL = 4.0
+#: Time after which an observer of an election looks for the leader, whether or not a watch has fired, in seconds.
+_LOOK_EVERY = 1.0
 
 Json = Dict[str, Any]
 
@@ -425,13 +426,13 @@ class Core:
 
     async def next_leader(self, election: str, before: Optional[str], known: bool) -> Optional[str]:
         """Waits until the leader is another than `before`. Changes are watched, and looked for once a second."""
-        path = f"/v1/watch/locks/{quote(election)}?kind=children&timeout_ms=1000"
+        path = f"/v1/watch/locks/{quote(election)}?kind=children&timeout_ms"
         while True:
             leads = await self.leader(election)
             if not known or leads != before:
                 return leads
             try:
-                await self.servers.ask(call("GET", path))
+                await self.servers.poll(path, _LOOK_EVERY)
             except Refused as refusal:
                 if refusal.code not in names.NO_ZNODE:
                     raise
@@ -471,10 +472,10 @@ class Core:
         """Waits for one change, over all servers. Returns `None` when the time is over."""
         until = None if timeout is None else time.monotonic() + timeout
         while True:
-            left = _POLL if until is None else min(_POLL, until - time.monotonic())
-            fields = {"kind": kind, "timeout_ms": max(0, round(left * 1000)), self._position: zxid, "linearizable": True}
+            left = math.inf if until is None else until - time.monotonic()
+            fields = {"kind": kind, self._position: zxid, "linearizable": True}
             try:
-                event: Json = await self.servers.ask(call("GET", "/v1/watch" + quote(path) + _query(**fields)))
+                event: Json = await self.servers.poll("/v1/watch" + quote(path) + _query(**fields) + "&timeout_ms", left)
             except Refused as refusal:
                 if refusal.code != "bad_request" or zxid is None or self._position == names.POSITIONS[-1]:
                     raise

@@ -127,6 +127,8 @@ class Servers:
         self.http = http
         self.patience = patience
         self.answer_within = min(5.0, patience)
+        #: longest time of a long poll, whose answer has to arrive in the time of an attempt
+        self.longest_poll = 0.8 * self.answer_within
         self.token = token
         self.traceparent = traceparent
         self.observer = observer
@@ -237,6 +239,12 @@ class Servers:
             log.debug("%s %s is sent again: %s", request.method, request.path, why)
             await asyncio.sleep(wait)
             within = min(self.answer_within, max(deadline - time.monotonic(), _SHORTEST_TRY))
+
+    async def poll(self, path: str, seconds: float) -> Any:
+        """Sends a long poll, whose `path` ends with the parameter of its time. It waits for these seconds, or for less, and its retries have the
+        whole patience."""
+        seconds = max(0.0, min(seconds, self.longest_poll))
+        return await self.ask(call("GET", f"{path}={round(seconds * 1000)}"), seconds + self.patience)
 
     def in_background(self, what: str, coroutine: Any) -> None:
         """Runs the last request of a call that was cancelled."""

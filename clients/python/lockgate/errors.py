@@ -59,19 +59,19 @@ class Loss:
     detail: Optional[str] = None
 
     def __str__(self) -> str:
-        text = _TEXTS.get(self.reason, self.reason)
+        text = f"{self.reason}: {_TEXTS[self.reason]}" if self.reason in _TEXTS else self.reason
         return text + (f" by {self.by}" if self.by else "") + (f": {self.detail}" if self.detail else "")
 
 
 _TEXTS = {
-    "no_heartbeat": "the session is lost: no heartbeat was confirmed in time",
-    "expired": "the session is lost: the cluster has ended it",
+    "no_heartbeat": "no heartbeat of the session was confirmed in time",
+    "expired": "the cluster has ended the session",
     "closed": "the session was closed",
     "broken": "the lock was broken",
     "deleted": "the lock's znode was deleted",
     "released": "the lock was released elsewhere",
-    "taken_away": "the lock was taken away: broken, deleted, or released elsewhere",
-    "max_hold": "the lock was held for its maximum time",
+    "taken_away": "the lock was broken, deleted, released elsewhere, or held for its maximum time",
+    "max_hold": "the hold has ended after its maximum time",
 }
 
 

@@ -100,9 +100,9 @@ export class Election {
   }
 
   private async changed(signal: AbortSignal | undefined): Promise<void> {
-    const path = `/v1/watch/locks/${znodePath(this.name)}${query({ kind: "children", timeout_ms: LOOK_EVERY })}`;
+    const path = `/v1/watch/locks/${znodePath(this.name)}?kind=children&timeout_ms`;
     try {
-      if (!(await missingOk(this.core.ask("GET", path, undefined, signal)))) await sleep(NOBODY_PAUSE, true);
+      if (!(await missingOk(this.core.servers.poll(path, LOOK_EVERY, signal)))) await sleep(NOBODY_PAUSE, true);
     } catch (error) {
       if (!signal?.aborted) throw error;
     }

@@ -60,19 +60,19 @@ export interface Loss {
 }
 
 const TEXTS: Record<LossReason, string> = {
-  no_heartbeat: "the session is lost: no heartbeat was confirmed in time",
-  expired: "the session is lost: the cluster has ended it",
+  no_heartbeat: "no heartbeat of the session was confirmed in time",
+  expired: "the cluster has ended the session",
   closed: "the session was closed",
   broken: "the lock was broken",
   deleted: "the lock's znode was deleted",
   released: "the lock was released elsewhere",
-  taken_away: "the lock was taken away: broken, deleted, or released elsewhere",
-  max_hold: "the lock was held for its maximum time",
+  taken_away: "the lock was broken, deleted, released elsewhere, or held for its maximum time",
+  max_hold: "the hold has ended after its maximum time",
 };
 
-/** Returns a loss as a sentence. */
+/** Returns the reason of a loss, and its explanation. */
 export function lossText(loss: Loss): string {
-  return TEXTS[loss.reason] + (loss.by ? ` by ${loss.by}` : "") + (loss.detail ? `: ${loss.detail}` : "");
+  return `${loss.reason}: ${TEXTS[loss.reason]}` + (loss.by ? ` by ${loss.by}` : "") + (loss.detail ? `: ${loss.detail}` : "");
 }
 
 /** The lock is lost, or its whole session is. `loss` says why. */

@@ -9,9 +9,6 @@ import { Lock } from "./lock.js";
 import { type Json, nextPage, WATCH_POSITION } from "./names.js";
 import { query, requestId, segment, znodePath } from "./servers.js";
 
-/** Length of one long poll of a watch. */
-const POLL = 4000;
-
 /** Options of an acquire, with the mode of the locks that are given by their name alone. */
 export interface LockOptions extends AcquireOptions {
   /** `exclusive` if absent */
@@ -189,10 +186,9 @@ export class Gate implements AsyncDisposable {
     const until = now() + timeout;
     let position: string | undefined = WATCH_POSITION[0];
     while (true) {
-      const timeout_ms = Math.round(Math.max(0, Math.min(POLL, until - now())));
-      const asked = query({ kind, timeout_ms, [position]: since, linearizable: true });
+      const asked = query({ kind, [position]: since, linearizable: true });
       try {
-        const event = await this.core.ask("GET", "/v1/watch" + znodePath(path) + asked, undefined, signal);
+        const event = await this.core.servers.poll(`/v1/watch${znodePath(path)}${asked}&timeout_ms`, until - now(), signal);
         if (event["event"]) return event;
       } catch (error) {
         if (!(error instanceof Refused && error.code === "bad_request" && since !== undefined && position === WATCH_POSITION[0])) throw error;

@@ -140,6 +140,8 @@ export class Servers {
   current: Server;
   readonly list: readonly Server[];
   readonly answerWithin: number;
+  /** longest time of a long poll, whose answer has to arrive in the time of an attempt */
+  readonly longestPoll: number;
 
   constructor(
     readonly options: ServersOptions,
@@ -147,6 +149,7 @@ export class Servers {
     first?: number,
   ) {
     this.answerWithin = Math.min(LONGEST_TRY, options.patience);
+    this.longestPoll = 0.8 * this.answerWithin;
     this.list = addresses.map((address) => new Server(address));
     // Clients with the same list begin at different servers.
     this.current = this.list[first ?? Math.floor(Math.random() * this.list.length)] as Server;
@@ -267,6 +270,15 @@ export class Servers {
       await abortable(sleep(pause, keepAlive), signal);
       time = Math.min(this.answerWithin, Math.max(deadline - now(), SHORTEST_TRY));
     }
+  }
+
+  /**
+   * Sends a long poll, whose `path` ends with the parameter of its time. It waits for these milliseconds, or for less, and its retries have the
+   * whole patience.
+   */
+  poll(path: string, ms: number, signal?: AbortSignal): Promise<Json> {
+    const wait = Math.round(Math.max(0, Math.min(ms, this.longestPoll)));
+    return this.ask(call("GET", `${path}=${wait}`), wait + this.options.patience, signal);
   }
 
   /** Runs the last request of a call that was cancelled. */
