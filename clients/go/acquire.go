@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -15,6 +17,9 @@ const leaseWait = 30 * time.Second
 
 // acquire is one call that may wait, from the first attempt to its end: under one request id, at one server after the other. If it ends
 // without a lock for its caller, it withdraws from the queue, and releases a late grant.
+//
+// With "wait": "queue" in the body no connection is open while it waits: the place belongs to the session, and long polls ask for the grant.
+// For a lease, the document of the place is returned in place of a grant.
 type acquire struct {
 	servers *servers
 	// life is the session, or nil for a lease.
@@ -28,6 +33,9 @@ type acquire struct {
 	until   time.Time
 	retry   int
 	inDoubt bool
+	queued  bool
+	// place is the contender in the queue.
+	place string
 	// attempts is the context of all attempts. The connections of those without an answer stay open until the call is over: a server that
 	// sees a closed connection withdraws the contender, perhaps before the next attempt has taken its place.
 	attempts context.Context
@@ -38,6 +46,8 @@ func (a *acquire) run(ctx context.Context) (json.RawMessage, error) {
 	a.body["request_id"] = requestID()
 	a.until = time.Now().Add(a.wait)
 	a.bound(ctx)
+	a.queued = a.body["wait"] == "queue" && (a.life == nil || a.wait != 0)
+	delete(a.body, "wait")
 	attempts, drop := context.WithCancel(context.Background())
 	a.attempts = attempts
 	granted, err := a.repeat(ctx)
@@ -93,6 +103,9 @@ func (a *acquire) repeat(ctx context.Context) (json.RawMessage, error) {
 		var failed *failure
 		var refused *Refused
 		switch {
+		case err == nil && a.waits(granted):
+			pauses = backoff{}
+			continue
 		case err == nil:
 			a.inDoubt = false
 			if a.life != nil {
@@ -123,6 +136,20 @@ func (a *acquire) repeat(ctx context.Context) (json.RawMessage, error) {
 			return nil, a.cancelled(ctx, why)
 		}
 	}
+}
+
+// waits returns whether this answer says that the call waits in the queue, and notes its place.
+func (a *acquire) waits(answer json.RawMessage) bool {
+	var place grant
+	if !a.queued || a.life == nil || json.Unmarshal(answer, &place) != nil || place.Token != 0 {
+		return false
+	}
+	if place.Holder != "" {
+		a.place = place.Holder
+	}
+	// The last request is a try, which leaves the queue.
+	a.queued = a.wait == forever || time.Now().Before(a.until)
+	return true
 }
 
 // cancelled returns the error of a call whose context has ended. A late grant will be released, so the outcome is known.
@@ -192,7 +219,9 @@ func (a *acquire) attempt(ctx context.Context) (json.RawMessage, error) {
 // limit, the heartbeats of the session find out whether the server lives; a lease has none.
 func (a *acquire) silence() (<-chan time.Time, func() bool) {
 	within := leaseWait
-	if a.wait != forever {
+	if a.queued {
+		within = a.servers.client.answerWithin
+	} else if a.wait != forever {
 		if within = time.Until(a.until); within < 0 {
 			within = 0
 		}
@@ -206,13 +235,27 @@ func (a *acquire) silence() (<-chan time.Time, func() bool) {
 
 // next returns the next copy of the request, with its number. It waits for the remaining time.
 func (a *acquire) next() call {
-	body := fields{"retry": a.retry, "wait_ms": nil}
-	if a.wait != forever {
-		left := time.Until(a.until).Milliseconds()
-		if left < 0 || a.wait == 0 {
-			left = 0
+	left := time.Until(a.until)
+	if left < 0 || a.wait == 0 {
+		left = 0
+	}
+	if a.queued && a.place != "" {
+		if bound := a.servers.client.longestPoll(); a.wait == forever || left > bound {
+			left = bound
 		}
-		body["wait_ms"] = left
+		lock := strings.TrimSuffix(a.path, "/acquire")
+		return get(lock + "/holders/" + segment(a.place) + "?wait_ms=" + strconv.FormatInt(left.Milliseconds(), 10))
+	}
+	body := fields{"retry": a.retry}
+	switch {
+	case a.queued:
+		body["wait"] = "queue"
+	case a.place != "":
+		body["wait_ms"] = 0
+	case a.wait == forever:
+		body["wait_ms"] = nil
+	default:
+		body["wait_ms"] = left.Milliseconds()
 	}
 	a.retry++
 	for name, value := range a.body {
@@ -223,7 +266,7 @@ func (a *acquire) next() call {
 
 // withdraw sends the same request without a wait. The answer is the end of the wait, or a grant, which is released.
 func (a *acquire) withdraw(ctx context.Context) error {
-	a.wait = 0
+	a.wait, a.queued = 0, false
 	s := a.servers
 	end := time.Now().Add(s.client.config.Patience)
 	var pauses backoff

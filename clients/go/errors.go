@@ -116,6 +116,13 @@ func undecided(inDoubt bool, why string, cause error) error {
 }
 
 func endsSession(err error) bool {
-	code := Code(err)
-	return code == "session_expired" || code == "no_session"
+	var refused *Refused
+	if !errors.As(err, &refused) {
+		return false
+	}
+	// A call that waits in the queue learns by this field why its place is gone.
+	var problem struct{ Ended string }
+	_ = json.Unmarshal(refused.Problem, &problem)
+	ended := problem.Ended == "session_expired" || problem.Ended == "session_closed"
+	return refused.Code == "session_expired" || refused.Code == "no_session" || ended
 }

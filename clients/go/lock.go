@@ -61,6 +61,9 @@ func WithMaxHold(bound time.Duration) LockOption {
 	return func(h *handle) { h.body["max_hold_ms"] = milliseconds(bound) }
 }
 
+// WithPoll keeps no connection open while a call waits, but asks by long polls: for proxies that cut idle connections. Not for a MultiMutex.
+func WithPoll() LockOption { return func(h *handle) { h.body["wait"] = "queue" } }
+
 // OnReleaseRequest calls back, in a goroutine of its own, when another caller asks for the lock.
 func OnReleaseRequest(callback func(ReleaseRequest)) LockOption {
 	return func(h *handle) { h.onRequest = callback }

@@ -96,7 +96,8 @@ func TestLockExcludesAndRises(t *testing.T) {
 	mustBe(t, second.TryLock(background), lockgate.ErrLocked)
 	short := lockgate.NewMutex(s, "a", lockgate.WithWait(30*time.Millisecond))
 	mustBe(t, short.Lock(background), lockgate.ErrLocked)
-	ctx, cancel := context.WithTimeout(background, 200*time.Millisecond)
+	// From 1 s on, the reserve for the answer has its full 50 ms.
+	ctx, cancel := context.WithTimeout(background, time.Second)
 	defer cancel()
 	mustBe(t, second.Lock(ctx), context.DeadlineExceeded)
 	must(t, ctx.Err())
@@ -399,6 +400,52 @@ func TestReleaseRequestReachesTheHolder(t *testing.T) {
 	if _, ok := m.ReleaseRequested(); ok {
 		t.Error("a lost lock is asked for")
 	}
+}
+
+func TestLeaseWaitsInTheQueueWithoutAConnection(t *testing.T) {
+	cluster := newCluster(t)
+	c := newSession(t, cluster).Client()
+	first, err := c.QueueLease(background, "a", time.Minute)
+	must(t, err)
+	second, err := c.QueueLease(background, "a", time.Minute)
+	must(t, err)
+	third, err := c.QueueLease(background, "a", time.Minute)
+	must(t, err)
+	if first.Token == 0 || second.Token != 0 {
+		t.Errorf("the tokens are %d and %d", first.Token, second.Token)
+	}
+	brief, cancel := context.WithTimeout(background, 50*time.Millisecond)
+	defer cancel()
+	mustBe(t, second.Wait(brief), context.DeadlineExceeded)
+	resumed := newSession(t, cluster).Client().ResumeLease(second.Text)
+	must(t, first.Release(background))
+	must(t, resumed.Wait(background))
+	if resumed.Token <= first.Token {
+		t.Errorf("the token %d follows %d", resumed.Token, first.Token)
+	}
+	must(t, third.Release(background))
+	if err := third.Wait(background); lockgate.Code(err) != "lease_expired" {
+		t.Errorf("a released lease waits: %v", err)
+	}
+}
+
+func TestPolledWaitIsGrantedInTurnOrLeavesTheQueue(t *testing.T) {
+	s := newSession(t, newCluster(t))
+	first, second := lockgate.NewMutex(s, "a"), lockgate.NewMutex(s, "a", lockgate.WithPoll())
+	must(t, first.Lock(background))
+	mustBe(t, second.TryLock(background), lockgate.ErrLocked)
+	mustBe(t, lockgate.NewMutex(s, "a", lockgate.WithPoll(), lockgate.WithWait(50*time.Millisecond)).Lock(background), lockgate.ErrLocked)
+	state, err := s.Client().Inspect(background, "a")
+	must(t, err)
+	if len(state.Queue) != 0 {
+		t.Errorf("the queue is %+v", state.Queue)
+	}
+	released := make(chan error, 1)
+	time.AfterFunc(50*time.Millisecond, func() { released <- first.Unlock(background) })
+	must(t, second.Lock(background))
+	must(t, <-released)
+	must(t, second.Check())
+	must(t, second.Unlock(background))
 }
 
 func TestLeaseIsResumedByItsText(t *testing.T) {

@@ -168,6 +168,7 @@ type body struct {
 		Limit, Permits int
 		Reentrant      bool
 	}
+	Wait      string
 	WaitMS    *int64  `json:"wait_ms"`
 	TTLMS     int64   `json:"ttl_ms"`
 	RequestID string  `json:"request_id"`
@@ -326,7 +327,9 @@ func (c *Cluster) endSession(id, ended string) {
 			c.remove(path)
 		}
 	}
-	found.say(c.nextZxid(), "session_ended", object{"reason": ended})
+	if found != nil {
+		found.say(c.nextZxid(), "session_ended", object{"reason": ended})
+	}
 }
 
 // say adds an event to a session that lives.
@@ -388,6 +391,8 @@ func (c *Cluster) lock(r *http.Request, name, verb string, asked body) (any, *pr
 			held = held || strconv.FormatUint(each.Token, 10) == r.URL.Query().Get("fencing_token")
 		}
 		return object{"held": held}, nil
+	case r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/holders/"):
+		return c.poll(r, verb)
 	case r.Method == http.MethodGet:
 		waiting := []*contender{}
 		for _, call := range c.queue {
@@ -487,6 +492,13 @@ func (c *Cluster) acquire(ctx context.Context, name string, asked body) (any, *p
 		c.queue = append(c.queue, call)
 		c.grant()
 	}
+	if one := call.contenders[0]; asked.Wait == "queue" && one.Token == 0 {
+		place := object{"lock": one.Lock, "holder": one.Holder, "position": len(c.queue)}
+		if lease {
+			place["lease"], place["expires_in_ms"] = one.Session, one.ttl
+		}
+		return place, nil
+	}
 	if asked.WaitMS == nil || *asked.WaitMS > 0 {
 		c.wait(ctx, call.done, asked.WaitMS)
 	}
@@ -515,6 +527,34 @@ func (c *Cluster) acquire(ctx context.Context, name string, asked body) (any, *p
 		}, nil
 	}
 	return grants[0], nil
+}
+
+// poll waits for a contender in the queue to be granted its lock.
+func (c *Cluster) poll(r *http.Request, holder string) (any, *problem) {
+	ms, err := strconv.ParseInt(r.URL.Query().Get("wait_ms"), 10, 64)
+	if err != nil {
+		return nil, errBadRequest
+	}
+	for _, call := range append([]*acquire(nil), c.queue...) {
+		if one := call.contenders[0]; one.Holder == holder {
+			if c.wait(r.Context(), call.done, &ms); one.Token == 0 && c.waits(call) {
+				return nil, nil
+			}
+		}
+	}
+	if found := c.find(holder); found != nil {
+		return *found, nil
+	}
+	return nil, &problem{http.StatusGone, "holder_gone"}
+}
+
+func (c *Cluster) waits(call *acquire) bool {
+	for _, each := range c.queue {
+		if each == call {
+			return true
+		}
+	}
+	return false
 }
 
 // leave ends a call that waits.
@@ -650,21 +690,24 @@ func (c *Cluster) upgrade(ctx context.Context, holder *contender, wait *int64) (
 }
 
 func (c *Cluster) lease(method, id string, asked body) (any, *problem) {
-	for _, each := range c.heldBy(id) {
-		if method == http.MethodDelete {
-			c.dropHolder(each)
-			return nil, nil
+	if method == http.MethodDelete {
+		c.endSession(id, "session_closed")
+		return nil, nil
+	}
+	found := c.heldBy(id)
+	for _, call := range c.queue {
+		if one := call.contenders[0]; one.Session == id {
+			found = append(found, one)
 		}
+	}
+	for _, each := range found {
 		if asked.TTLMS > 0 {
 			each.ttl = asked.TTLMS
 		}
 		return object{
-			"lock": each.Lock, "note": each.Note, "mode": each.Mode, "fencing_token": each.Token,
-			"expires_in_ms": each.ttl,
+			"lock": each.Lock, "holder": each.Holder, "note": each.Note, "mode": each.Mode, "fencing_token": each.Token,
+			"ttl_ms": each.ttl, "expires_in_ms": each.ttl,
 		}, nil
-	}
-	if method == http.MethodDelete {
-		return nil, nil
 	}
 	return nil, &problem{http.StatusGone, "lease_expired"}
 }

@@ -9,7 +9,7 @@ import time
 from typing import Any, Awaitable, Callable, Dict, List, Optional, Set
 
 from ._life import Life, now
-from ._servers import NotExecuted, Servers, Uncertain, call, in_doubt_error, pauses, request_id
+from ._servers import NotExecuted, Servers, Uncertain, call, in_doubt_error, pauses, request_id, segment
 from .errors import GateClosed, LockgateError, LockLost, Loss, OutcomeUnknown, Refused
 
 #: Longest sleep of a waiting call before it reads the clock of the session.
@@ -25,7 +25,10 @@ Undo = Callable[[Any], Awaitable[None]]
 
 
 class Acquire:
-    """Call that may wait. `wait` is in seconds; 0 tries, `None` waits until the session ends. `undo` gives back what nobody wants."""
+    """Call that may wait. `wait` is in seconds; 0 tries, `None` waits until the session ends. `undo` gives back what nobody wants.
+
+    With `"wait": "queue"` in the body no connection is open while it waits: the place belongs to the session, and long polls ask for the grant.
+    For a lease, the document of the place is returned in place of a grant."""
 
     def __init__(self, servers: Servers, life: Optional[Life], path: str, body: Dict[str, Any], wait: Optional[float], undo: Undo) -> None:
         self.servers = servers
@@ -34,6 +37,9 @@ class Acquire:
         self.body = {**body, "request_id": request_id()}
         self.wait = wait
         self.undo = undo
+        self._queued = self.body.pop("wait", None) == "queue" and not (life and wait == 0)
+        #: contender in the queue
+        self._place: Optional[str] = None
         began = time.monotonic()
         self._until = None if wait is None else began + wait
         self._give_up_at = None if wait is None else began + wait + servers.patience
@@ -69,6 +75,11 @@ class Acquire:
             except (NotExecuted, Uncertain) as error:
                 why = str(error)
             else:
+                if self._queued and self.life and not granted.get("fencing_token"):
+                    self._place, pause = granted.get("holder", self._place), pauses()
+                    # The last request is a try, which leaves the queue.
+                    self._queued = self._until is None or time.monotonic() < self._until
+                    continue
                 self._in_doubt = False
                 # A session that is lost holds nothing, whatever the cluster granted.
                 self._check()
@@ -129,6 +140,8 @@ class Acquire:
     def _silent_at(self, began: float) -> float:
         """Returns the time after which another server is asked: a bounded call should have an answer by then. Of one without a limit, the
         heartbeats of the session find out whether the server lives; a lease has none."""
+        if self._queued:
+            return began + self.servers.answer_within
         if self._until is not None:
             return max(began, self._until) + self.servers.answer_within
         return math.inf if self.life else began + _LEASE_WAIT
@@ -142,14 +155,19 @@ class Acquire:
 
     def _next(self) -> Any:
         """Returns the next copy of the request, with its number. It waits for the remaining time."""
-        left = None if self._until is None else max(0, round(1000 * (self._until - time.monotonic())))
-        body = {**self.body, "wait_ms": left if self.wait != 0 else 0, "retry": self._attempts}
+        left = math.inf if self._until is None else max(0.0, self._until - time.monotonic())
+        if self._queued and self._place:
+            place = f"{self.path.rpartition('/')[0]}/holders/{segment(self._place)}"
+            return call("GET", f"{place}?wait_ms={round(1000 * min(left, self.servers.longest_poll))}")
+        wait = 0.0 if self.wait == 0 or self._place else left
+        waits: Dict[str, Any] = {"wait": "queue"} if self._queued else {"wait_ms": None if wait == math.inf else round(1000 * wait)}
+        body = {**self.body, **waits, "retry": self._attempts}
         self._attempts += 1
         return call("POST", self.path, body)
 
     async def _take_back(self) -> None:
         """Withdraws the call: the same request without a wait. The answer is the end of the wait, or a grant, which is given back."""
-        self.wait = 0
+        self.wait, self._queued = 0, False
         pause, give_up_at = pauses(), time.monotonic() + self.servers.patience
         try:
             while not (self.life and self.life.loss()):

@@ -80,11 +80,13 @@ class Wanted:
         owner: Optional[str] = None,
         note: Optional[str] = None,
         lock_delay: Optional[float] = None,
+        min_hold: Optional[float] = None,
         max_hold: Optional[float] = None,
+        poll: bool = False,
     ) -> "Wanted":
         lock = {"name": name, "mode": mode, "limit": limit, "permits": permits}
-        extra = {"note": note, "lock_delay_ms": _ms(lock_delay), "max_hold_ms": _ms(max_hold)}
-        return cls((_present(lock),), owner, _present(extra))
+        extra = {"note": note, "lock_delay_ms": _ms(lock_delay), "min_hold_ms": _ms(min_hold), "max_hold_ms": _ms(max_hold)}
+        return cls((_present(lock),), owner, {**_present(extra), **({"wait": "queue"} if poll else {})})
 
     def request(self) -> Tuple[str, Json]:
         """Returns path and body of the acquire. Without an owner nothing is re-entered."""
@@ -348,9 +350,10 @@ class Core:
 
     # Leases: locks without a session, which any process can renew and release.
 
-    async def lease_acquire(self, wanted: Wanted, ttl: float, wait: Optional[float], extra: Json) -> Json:
+    async def lease_acquire(self, wanted: Wanted, ttl: float, wait: Optional[float]) -> Json:
+        """Returns the document of the grant, or, if `wanted` says so, of a place in the queue."""
         path, body = wanted.request()
-        body = {**body, "ttl_ms": _ms(ttl), **_present(extra)}
+        body["ttl_ms"] = _ms(ttl)
         body.pop("reentrant", None)
 
         async def give_back(granted: Json) -> None:
@@ -363,6 +366,26 @@ class Core:
         body = _present({"ttl_ms": _ms(ttl), "request_id": request_id()})
         renewed: Json = await self.servers.ask(call("POST", f"/v1/leases/{segment(lease)}/renew", body))
         return renewed
+
+    async def lease_wait(self, lease: str, timeout: Optional[float]) -> Json:
+        """Waits until a lease in the queue has its lock, and renews it meanwhile. Returns its state: without a token if the time is over."""
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            renew_at = time.monotonic()
+            state = await self.lease_renew(lease, None)
+            renew_at += state["ttl_ms"] / 3000
+            poll = f"/v1/locks/{segment(state['lock'])}/holders/{segment(state['holder'])}?wait_ms"
+            granted = state["fencing_token"]
+            while not granted and time.monotonic() < min(renew_at, until):
+                try:
+                    granted = await self.servers.poll(poll, min(renew_at, until) - time.monotonic())
+                except Refused as refusal:
+                    # The lease has ended with its place, as the renewal says.
+                    granted = refusal.code == "holder_gone"
+                    if not granted:
+                        raise
+            if state["fencing_token"] or (time.monotonic() >= until and not granted):
+                return state
 
     async def lease_release(self, lease: str) -> None:
         await self.servers.ask(call("DELETE", f"/v1/leases/{segment(lease)}"))

@@ -168,11 +168,14 @@ class GateBase(Generic[L]):
         owner: Optional[str] = None,
         note: Optional[str] = None,
         lock_delay: Optional[float] = None,
+        min_hold: Optional[float] = None,
         max_hold: Optional[float] = None,
         mode: str = "exclusive",
+        poll: bool = False,
     ) -> L:
-        """Returns an exclusive lock. `wait`: `None` for ever, 0 to try. With an `owner`, the same owner may acquire it again."""
-        wanted = Wanted.one(name, mode, owner=owner, note=note, lock_delay=lock_delay, max_hold=max_hold)
+        """Returns an exclusive lock. `wait`: `None` for ever, 0 to try. With an `owner`, the same owner may acquire it again. With `poll` a wait
+        keeps no connection open, but asks by long polls: for proxies that cut idle connections."""
+        wanted = Wanted.one(name, mode, None, None, owner, note, lock_delay, min_hold, max_hold, poll)
         return self._lock(wanted, wait)
 
     def shared(self, name: str, wait: Optional[float] = None, **options: Any) -> L:

@@ -172,16 +172,24 @@ class Lease:
 
     def renew(self, ttl: Optional[float] = None) -> float:
         """Renews it for `ttl` seconds, or for the time of before. Returns the seconds that are left."""
-        renewed = _run(self._core.lease_renew(self.text, ttl))
-        self.token, self.expires_in = renewed["fencing_token"], renewed["expires_in_ms"] / 1000
+        return self._renewed(_run(self._core.lease_renew(self.text, ttl)))
+
+    def _renewed(self, state: Json) -> float:
+        self.token, self.expires_in = state["fencing_token"], state["expires_in_ms"] / 1000
         return self.expires_in
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Waits in the queue until the lease has its lock, and renews it meanwhile. Returns `False` when the time is over: the place in the queue
+        stays until the lease is released or ends."""
+        self._renewed(_run(self._core.lease_wait(self.text, timeout)))
+        return self.token is not None
 
     def release(self) -> None:
         """Releases the lock. May be repeated."""
         _run(self._core.lease_release(self.text))
 
     def inspect(self) -> Json:
-        """Returns lock, fencing token, time that is left, and note."""
+        """Returns lock, holder, state (`holds`, `waits`), fencing token, time that is left, and note."""
         return _run(self._core.lease_get(self.text))
 
     def __enter__(self) -> "Lease":
@@ -211,12 +219,13 @@ class Gate(GateBase[Lock]):
         note: Optional[str] = None,
         min_hold: Optional[float] = None,
         max_hold: Optional[float] = None,
+        queue: bool = False,
     ) -> Lease:
-        """Acquires a lock for `ttl` seconds, without a session. Nothing renews it but `Lease.renew`."""
-        extra = {"min_hold_ms": None if min_hold is None else round(min_hold * 1000)}
-        core, wanted = self._core, Wanted.one(name, note=note, max_hold=max_hold)
-        granted = _run(core.lease_acquire(wanted, ttl, wait, extra), lambda late: core.lease_release(late["lease"]))
-        return Lease(self, granted["lease"], granted["fencing_token"], granted["expires_in_ms"] / 1000)
+        """Acquires a lock for `ttl` seconds, without a session. Nothing renews it but `Lease.renew`. With `queue` it returns at once, if need be
+        with a place in the queue (`token` is `None`), for which `Lease.wait` waits."""
+        core, wanted = self._core, Wanted.one(name, note=note, min_hold=min_hold, max_hold=max_hold, poll=queue)
+        granted = _run(core.lease_acquire(wanted, ttl, 0 if queue else wait), lambda late: core.lease_release(late["lease"]))
+        return Lease(self, granted["lease"], granted.get("fencing_token"), granted["expires_in_ms"] / 1000)
 
     def resume_lease(self, text: str) -> Lease:
         """Returns the lease that another process has written down."""

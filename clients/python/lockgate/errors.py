@@ -23,7 +23,7 @@ class Refused(LockgateError):
     @property
     def ends_session(self) -> bool:
         """Whether the refusal says that the session has ended."""
-        return self.code in ("session_expired", "no_session")
+        return self.code in ("session_expired", "no_session") or self.facts.get("ended") in ("session_expired", "session_closed")
 
     @property
     def concerns_caller(self) -> bool:

@@ -208,6 +208,8 @@ class FakeCluster:
         if method == "GET" and verb == "check":
             token = int(query["fencing_token"])
             return {"held": any(each.token == token for each in self._holders.get(name, []))}
+        if method == "GET" and parts[2:3] == ["holders"]:
+            return await self._poll(verb, float(query["wait_ms"]) / 1000)
         if method == "GET":
             waiting = [each for call in self._queue for each in call.contenders if each.lock == name]
             return {"lock": name, "holders": [e.view() for e in self._holders.get(name, [])], "queue": [e.view() for e in waiting]}
@@ -260,8 +262,11 @@ class FakeCluster:
             call = self._requests[key] = _Call(contenders)
             self._queue.append(call)
             self._grant()
+        session = call.contenders[0].session
+        if call in self._queue and body.get("wait") == "queue":
+            return self._place(call)
         try:
-            timeout = body["wait_ms"]
+            timeout = body.get("wait_ms")
             while call in self._queue and timeout != 0:
                 await asyncio.wait_for(call.changed.wait(), None if timeout is None else timeout / 1000)
         except (asyncio.TimeoutError, asyncio.CancelledError) as ended:
@@ -272,12 +277,30 @@ class FakeCluster:
             self._leave(call)
             if not lease:
                 self._alive(session)
-            code = "lock_timeout" if body["wait_ms"] else "lock_busy"
+            code = "lock_timeout" if timeout else "lock_busy"
             raise _Problem(409, code, "the lock is not free")
         grants = [each.view() for each in call.contenders]
         if many:
             return {"holders": grants}
         return {**grants[0], "lease": session, "expires_in_ms": body["ttl_ms"]} if lease else grants[0]
+
+    def _place(self, call: _Call) -> Json:
+        contender = call.contenders[0]
+        lease = {"lease": contender.session, "expires_in_ms": contender.ttl_ms}
+        return {"lock": contender.lock, "holder": contender.holder, "position": self._queue.index(call) + 1, **lease}
+
+    async def _poll(self, holder: str, timeout: float) -> Any:
+        """Waits for a contender in the queue to be granted its lock."""
+        call = next((call for call in self._queue if call.contenders[0].holder == holder), None)
+        if call is not None:
+            try:
+                await asyncio.wait_for(call.changed.wait(), timeout)
+            except asyncio.TimeoutError:
+                return None
+        try:
+            return self._find(holder).view()
+        except _Problem:
+            raise _Problem(410, "holder_gone", "the contender is gone") from None
 
     def _contender(self, wanted: Json) -> _Contender:
         name = wanted["name"]
@@ -353,16 +376,16 @@ class FakeCluster:
         return contender.view()
 
     def _lease(self, method: str, parts: List[str], body: Json) -> Any:
-        for holders in self._holders.values():
-            for each in holders:
-                if each.session == parts[1]:
-                    if method == "DELETE":
-                        holders.remove(each)
-                        self._grant()
-                        return None
-                    each.ttl_ms = body.get("ttl_ms", each.ttl_ms)
-                    found = {"lock": each.lock, "fencing_token": each.token, "note": each.note}
-                    return {**found, "expires_in_ms": each.ttl_ms}
+        waiting = [each for call in self._queue for each in call.contenders]
+        for each in [*waiting, *(each for holders in self._holders.values() for each in holders)]:
+            if each.session == parts[1]:
+                if method == "DELETE":
+                    self._end_session(each.session, "session_closed")
+                    self._grant()
+                    return None
+                each.ttl_ms = body.get("ttl_ms", each.ttl_ms)
+                found = {"lock": each.lock, "holder": each.holder, "fencing_token": each.token or None, "note": each.note}
+                return {**found, "state": "holds" if each.token else "waits", "ttl_ms": each.ttl_ms, "expires_in_ms": each.ttl_ms}
         if method == "DELETE":
             return None
         raise _Problem(410, "lease_expired", "the lease has ended")

@@ -220,6 +220,11 @@ class Driver:
         lease = await self.run(self.gates[client].lease, lock, ttl_ms / 1000, wait, **times, **options)
         return {"lease": lease.text, "fencing_token": lease.token, "expires_in_ms": round(lease.expires_in * 1000)}
 
+    async def do_lease_wait(self, client: str, lease: str, wait_ms: Optional[int]) -> Json:
+        handle = self.gates[client].resume_lease(lease)
+        await self.run(handle.wait, None if wait_ms is None else wait_ms / 1000)
+        return {"fencing_token": handle.token}
+
     async def do_lease_renew(self, client: str, lease: str, ttl_ms: Optional[int] = None) -> Json:
         handle = self.gates[client].resume_lease(lease)
         left = await self.run(handle.renew, None if ttl_ms is None else ttl_ms / 1000)

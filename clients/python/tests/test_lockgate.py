@@ -356,6 +356,39 @@ class Threads(unittest.TestCase):
         self.assertTrue(self.gate.lock("a").acquire(blocking=False))
 
     @unittest.skipUnless(hasattr(os, "fork"), "needs fork")
+    def test_lease_waits_in_the_queue_without_a_connection(self) -> None:
+        gate = self.cluster.gate()
+        first = gate.lease("job", ttl=60)
+        second, third = (gate.lease("job", ttl=60, queue=True) for _ in range(2))
+        self.assertIsNone(second.token)
+        self.assertFalse(second.wait(timeout=0.05))
+        other = self.cluster.gate().resume_lease(second.text)
+        first.release()
+        self.assertTrue(other.wait())
+        self.assertGreater(other.token or 0, first.token or 0)
+        third.release()
+        with self.assertRaises(Refused) as gone:
+            third.wait()
+        self.assertEqual(gone.exception.code, "lease_expired")
+
+    def test_polled_wait_is_granted_in_turn_or_leaves_the_queue(self) -> None:
+        gate = self.cluster.gate()
+        first = gate.lock("a")
+        first.acquire()
+        self.assertFalse(gate.lock("a", poll=True).acquire(timeout=0.05))
+        self.assertFalse(gate.lock("a", poll=True).acquire(blocking=False))
+        self.assertEqual(gate.inspect("a")["queue"], [])
+        second = gate.lock("a", poll=True)
+        waits = threading.Thread(target=second.acquire)
+        waits.start()
+        while not gate.inspect("a")["queue"]:
+            time.sleep(0.01)
+        first.release()
+        waits.join()
+        self.assertTrue(second.owned())
+        second.release()
+        self.assertFalse(gate.lock("a").locked())
+
     def test_child_of_a_fork_holds_nothing(self) -> None:
         lock = self.gate.lock("a")
         lock.acquire()

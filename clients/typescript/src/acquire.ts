@@ -1,13 +1,16 @@
 /**
  * One acquire call, from the first attempt to its end: under one request id, at one server after the other. If it ends without a lock for its
  * caller, it withdraws from the queue, and gives a late grant back.
+ *
+ * With `"wait": "queue"` in the body no connection is open while it waits: the place belongs to the session, and long polls ask for the grant.
+ * For a lease, the document of the place is returned in place of a grant.
  */
 
 import { abortable, now, onAbort, sleep, TimedOut, within } from "./clock.js";
 import { GateClosed, LockLost, OutcomeUnknown, Refused } from "./errors.js";
 import type { Life } from "./life.js";
 import type { Json } from "./names.js";
-import { call, inDoubtError, NotExecuted, Pauses, requestId, type Servers, Uncertain } from "./servers.js";
+import { call, inDoubtError, NotExecuted, Pauses, requestId, segment, type Servers, Uncertain } from "./servers.js";
 
 /** Longest sleep of a waiting call before it reads the clock of the session. */
 const LOOK_EVERY = 1000;
@@ -43,6 +46,9 @@ class Acquire {
   private attempts = 0;
   private inDoubt = false;
   private wait: number;
+  private queued: boolean;
+  /** contender in the queue */
+  private place: string | undefined;
   /**
    * Attempts without an answer. Their connections stay open until the call is over: a server that sees a closed connection withdraws the
    * contender, perhaps before the next attempt has taken its place.
@@ -52,7 +58,9 @@ class Acquire {
   constructor(private readonly wish: Wish) {
     this.servers = wish.servers;
     this.wait = wish.wait;
-    this.body = { ...wish.body, request_id: requestId() };
+    const { wait, ...body } = wish.body;
+    this.queued = wait === "queue" && !(wish.life && wish.wait === 0);
+    this.body = { ...body, request_id: requestId() };
     this.until = now() + wish.wait;
     this.giveUpAt = this.until + wish.servers.options.patience;
   }
@@ -68,12 +76,19 @@ class Acquire {
   }
 
   private async repeat(): Promise<Json> {
-    const pauses = new Pauses();
+    let pauses = new Pauses();
     while (true) {
       this.check();
       let why: string;
       try {
         const granted = await this.attempt();
+        if (this.queued && this.wish.life && !granted["fencing_token"]) {
+          this.place = granted["holder"] ?? this.place;
+          // The last request is a try, which leaves the queue.
+          this.queued = now() < this.until;
+          pauses = new Pauses();
+          continue;
+        }
         this.inDoubt = false;
         // A session that is lost holds nothing, whatever the cluster granted.
         this.check(false);
@@ -146,6 +161,7 @@ class Acquire {
    * the session find out whether the server lives; a lease has none.
    */
   private silentAt(began: number): number {
+    if (this.queued) return began + this.servers.answerWithin;
     if (this.until < Infinity) return Math.max(began, this.until) + this.servers.answerWithin;
     return this.wish.life ? Infinity : began + LEASE_WAIT;
   }
@@ -156,13 +172,20 @@ class Acquire {
 
   /** Returns the next copy of the request, with its number. It waits for the remaining time. */
   private next(): ReturnType<typeof call> {
-    const left = this.wait === Infinity ? null : this.wait === 0 ? 0 : Math.max(0, Math.round(this.until - now()));
-    return call("POST", this.wish.path, { ...this.body, wait_ms: left, retry: this.attempts++ });
+    const left = Math.max(0, this.until - now());
+    if (this.queued && this.place) {
+      const poll = Math.round(Math.min(left, this.servers.longestPoll));
+      return call("GET", `${this.wish.path.replace(/acquire$/, "holders")}/${segment(this.place)}?wait_ms=${poll}`);
+    }
+    const wait = this.wait === 0 || this.place ? 0 : left;
+    const waits = this.queued ? { wait: "queue" } : { wait_ms: wait === Infinity ? null : Math.round(wait) };
+    return call("POST", this.wish.path, { ...this.body, ...waits, retry: this.attempts++ });
   }
 
   /** Withdraws the call: the same request without a wait. The answer is the end of the wait, or a grant, which is given back. */
   private async takeBack(): Promise<void> {
     this.wait = 0;
+    this.queued = false;
     const pauses = new Pauses();
     // A lease that nobody knows ends with its TTL.
     const end = this.wish.life ? Infinity : now() + this.servers.options.patience;

@@ -65,8 +65,12 @@ export interface AcquireOptions {
   readonly note?: string | undefined;
   /** time for which nobody is granted the lock after this session has expired */
   readonly lockDelay?: number | undefined;
+  /** time from the grant in which nobody else is granted the lock, even if it is released early */
+  readonly minHold?: number | undefined;
   /** time after which the lock is lost, even if the session lives */
   readonly maxHold?: number | undefined;
+  /** keeps no connection open while it waits, but asks by long polls: for proxies that cut idle connections. Not for several locks */
+  readonly poll?: boolean | undefined;
 }
 
 const SILENT: Logger = { debug: () => undefined, warn: (line) => console.warn(`lockgate: ${line}`) };
@@ -283,7 +287,8 @@ export function acquireRequest(locks: readonly LockWish[], options: AcquireOptio
   const reentrant = options.owner !== undefined;
   const [only, ...others] = locks;
   if (!only) throw new TypeError("at least one lock is needed");
-  const common = { owner: options.owner, note: options.note, lock_delay_ms: options.lockDelay, max_hold_ms: options.maxHold };
+  const { owner, note, lockDelay: lock_delay_ms, minHold: min_hold_ms, maxHold: max_hold_ms, poll } = options;
+  const common = { owner, note, lock_delay_ms, min_hold_ms, max_hold_ms, wait: poll ? "queue" : undefined };
   const wishes = locks.map(({ name, mode = "exclusive", limit, permits }) => ({
     ...{ name, mode, limit, permits },
     ...(mode === "semaphore" ? {} : { reentrant }),

@@ -22,7 +22,8 @@ export class Refused extends LockgateError {
 
   /** Whether the refusal says that the session has ended. */
   get endsSession(): boolean {
-    return this.code === "session_expired" || this.code === "no_session";
+    const { ended } = this.facts;
+    return this.code === "session_expired" || this.code === "no_session" || ended === "session_expired" || ended === "session_closed";
   }
 
   /** Whether the refusal is about the caller's identity or role. */

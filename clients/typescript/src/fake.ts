@@ -129,6 +129,7 @@ export class FakeCluster implements Transport {
     const path = "/" + parts.slice(1).filter(Boolean).join("/");
     if (kind === "sessions") return this.session(method, parts, body);
     if (kind === "leases") return this.lease(method, name, body);
+    if (kind === "locks" && parts[2] === "holders") return this.poll(parts[3] ?? "", Number(query.get("wait_ms")), signal);
     if (kind === "locks" || kind === "multilock") return this.lock(method, kind, name, parts.at(-1), query, body, signal);
     if (kind === "znodes") return this.znode(method, path, query, body);
     if (kind === "watch") return this.watch(path, Number(query.get("timeout_ms")), signal);
@@ -233,18 +234,12 @@ export class FakeCluster implements Transport {
       this.queue.push(call);
       this.grant();
     }
-    const { changed, contenders } = call;
+    const { contenders } = call;
+    const lease = isLease ? { lease: session, expires_in_ms: body["ttl_ms"] } : {};
+    const position = this.queue.indexOf(call) + 1;
+    if (position && body["wait"] === "queue") return { ...view(contenders[0] as Contender), fencing_token: null, position, ...lease };
     const wait: number = body["wait_ms"] ?? Infinity;
-    if (this.queue.includes(call) && wait > 0) {
-      await new Promise<void>((resolve) => {
-        const timer = wait === Infinity ? undefined : setTimeout(resolve, wait);
-        signal.addEventListener("abort", () => resolve(), { once: true });
-        changed.push(() => {
-          clearTimeout(timer);
-          resolve();
-        });
-      });
-    }
+    await this.changedOrOver(call, wait, signal);
     this.leave(call);
     signal.throwIfAborted();
     if (!contenders.every((each) => each.token)) {
@@ -253,7 +248,29 @@ export class FakeCluster implements Transport {
     }
     const grants = contenders.map(view);
     if (wishes.length > 1) return { holders: grants };
-    return { ...grants[0], ...(isLease ? { lease: session, expires_in_ms: body["ttl_ms"] } : {}) };
+    return { ...grants[0], ...lease };
+  }
+
+  private async changedOrOver(call: Call, wait: number, signal: AbortSignal): Promise<void> {
+    if (!this.queue.includes(call) || wait <= 0) return;
+    await new Promise<void>((resolve) => {
+      const timer = wait === Infinity ? undefined : setTimeout(resolve, wait);
+      signal.addEventListener("abort", () => resolve(), { once: true });
+      call.changed.push(() => {
+        clearTimeout(timer);
+        resolve();
+      });
+    });
+  }
+
+  /** Waits for a contender in the queue to be granted its lock. */
+  private async poll(holder: string, wait: number, signal: AbortSignal): Promise<Json | undefined> {
+    const call = this.queue.find((each) => each.contenders[0]?.holder === holder);
+    if (call) await this.changedOrOver(call, wait, signal);
+    if (call && this.queue.includes(call)) return undefined;
+    const found = [...this.holders.values()].flat().find((each) => each.holder === holder);
+    if (!found) throw new Problem(410, "holder_gone", "the contender is gone");
+    return view(found);
   }
 
   private contender(session: string, wish: Json): Contender {
@@ -339,15 +356,18 @@ export class FakeCluster implements Transport {
   }
 
   private lease(method: string, lease: string, body: Json): Json | undefined {
-    const found = [...this.holders.values()].flat().find((each) => each.session === lease);
     if (method === "DELETE") {
-      if (found) this.drop(found);
+      this.endSession(lease, "session_closed");
       this.grant();
       return undefined;
     }
+    const contenders = [...this.queue.flatMap((call) => call.contenders), ...[...this.holders.values()].flat()];
+    const found = contenders.find((each) => each.session === lease);
     if (!found) throw new Problem(410, "lease_expired", "the lease has ended");
-    const expires_in_ms = body["ttl_ms"] ?? found.wish["ttl_ms"];
-    return { lock: found.lock, fencing_token: found.token, note: found.wish["note"] ?? "", expires_in_ms };
+    const ttl_ms = body["ttl_ms"] ?? found.wish["ttl_ms"];
+    const state = found.token ? "holds" : "waits";
+    const { lock, holder, token } = found;
+    return { lock, holder, state, fencing_token: token || null, note: found.wish["note"] ?? "", ttl_ms, expires_in_ms: ttl_ms };
   }
 
   // Znodes.

@@ -62,9 +62,9 @@ function note(as: string, of: Gate, lock: Lock): Json {
 
 /** Takes the fields of a command that are options of an acquire. Fields that are left are errors. */
 function options(fields: Json): LockOptions {
-  const { wait_ms, max_hold_ms, mode, limit, permits, owner, note, ...unknown } = fields;
+  const { wait_ms, max_hold_ms, mode, limit, permits, owner, note, poll, ...unknown } = fields;
   none(unknown);
-  return { wait: wait_ms ?? undefined, maxHold: max_hold_ms, mode, limit, permits, owner, note };
+  return { wait: wait_ms ?? undefined, maxHold: max_hold_ms, mode, limit, permits, owner, note, poll };
 }
 
 function none(unknown: Json): void {
@@ -168,10 +168,15 @@ const commands: Record<string, (command: Command, signal: AbortSignal) => unknow
   end_block: (command) => blocks.get(command.as)?.(command["raise"]),
   work: ({ as, every_ms }) => void work(as, grant(as).lock, every_ms),
 
-  async lease_acquire({ client, lock, ttl_ms, wait_ms, min_hold_ms, max_hold_ms, note }, signal) {
+  async lease_acquire({ client, lock, ttl_ms, wait_ms, min_hold_ms, max_hold_ms, note, queue }, signal) {
     const wait = wait_ms ?? Infinity;
-    const lease = await gate(client).lease(lock, { ttl: ttl_ms, wait, minHold: min_hold_ms, maxHold: max_hold_ms, note, signal });
-    return { lease: lease.text, fencing_token: lease.token, expires_in_ms: lease.expiresIn };
+    const lease = await gate(client).lease(lock, { ttl: ttl_ms, wait, minHold: min_hold_ms, maxHold: max_hold_ms, note, queue, signal });
+    return { lease: lease.text, fencing_token: lease.token ?? null, expires_in_ms: lease.expiresIn };
+  },
+  async lease_wait({ client, lease, wait_ms }, signal) {
+    const handle = gate(client).resumeLease(lease);
+    await handle.wait({ wait: wait_ms ?? undefined, signal });
+    return { fencing_token: handle.token ?? null };
   },
   async lease_renew({ client, lease, ttl_ms }) {
     const handle = gate(client).resumeLease(lease);

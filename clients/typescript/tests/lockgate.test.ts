@@ -272,6 +272,37 @@ test("election_hands_over_to_the_named_candidate", async () => {
   }
 });
 
+test("lease_waits_in_the_queue_without_a_connection", async () => {
+  const gate = new FakeCluster().gate(QUIET);
+  const first = await gate.lease("a", { ttl: 60_000 });
+  const second = await gate.lease("a", { ttl: 60_000, queue: true });
+  const third = await gate.lease("a", { ttl: 60_000, queue: true });
+  assert.equal(second.token, undefined);
+  assert.equal(await second.wait({ wait: 20 }), false);
+  const waits = gate.resumeLease(second.text).wait();
+  await first.release();
+  assert.equal(await waits, true);
+  assert.equal(await second.wait({ wait: 0 }), true);
+  assert.ok(Number(second.token) > Number(first.token));
+  await third.release();
+  await assert.rejects(third.wait(), (error) => error instanceof Refused && error.code === "lease_expired");
+});
+
+test("polled_wait_is_granted_in_turn_or_leaves_the_queue", async () => {
+  const gate = new FakeCluster().gate(QUIET);
+  const first = await gate.acquire("a");
+  await assert.rejects(gate.acquire("a", { poll: true, wait: 20 }), NotAcquired);
+  await assert.rejects(gate.acquire("a", { poll: true, wait: 0 }), NotAcquired);
+  await assert.rejects(gate.acquire("a", { poll: true, signal: AbortSignal.timeout(20) }), { name: "TimeoutError" });
+  while ((await gate.inspect("a"))["queue"].length) await pause(1);
+  const waits = gate.acquire("a", { poll: true });
+  await pause(5);
+  await first.release();
+  const second = await waits;
+  assert.ok(second.check() > first.token);
+  await second.release();
+});
+
 test("lease_is_renewed_and_released_by_its_text", async () => {
   const cluster = new FakeCluster();
   const lease = await cluster.gate().lease("a", { ttl: 5000, note: "nightly" });

@@ -146,6 +146,8 @@ type command struct {
 	Parents     bool
 	Kind        string
 	Reason      string
+	Poll        bool
+	Queue       bool
 }
 
 type want struct {
@@ -187,6 +189,9 @@ func (d *driver) client(c *command) (*opened, []lockgate.LockOption) {
 	}
 	if c.MaxHoldMS > 0 {
 		options = append(options, lockgate.WithMaxHold(duration(c.MaxHoldMS)))
+	}
+	if c.Poll {
+		options = append(options, lockgate.WithPoll())
 	}
 	return at, options
 }
@@ -269,7 +274,7 @@ func (d *driver) execute(ctx context.Context, c *command) (any, error) {
 		return nil, nil
 	case "reply_release":
 		return nil, d.grant(c).ReplyRelease(ctx, c.Answer)
-	case "lease_acquire", "lease_renew", "lease_release", "lease_get":
+	case "lease_acquire", "lease_wait", "lease_renew", "lease_release", "lease_get":
 		return d.lease(ctx, c)
 	case "campaign", "leader", "observe", "hand_over":
 		return d.election(ctx, c)
@@ -431,14 +436,29 @@ func (d *driver) work(c *command, lock locked) {
 func (d *driver) lease(ctx context.Context, c *command) (any, error) {
 	at, options := d.client(c)
 	if c.Do == "lease_acquire" {
-		lease, err := at.client.AcquireLease(ctx, c.Lock, duration(c.TTLMS), options...)
+		acquire := at.client.AcquireLease
+		if c.Queue {
+			acquire = at.client.QueueLease
+		}
+		lease, err := acquire(ctx, c.Lock, duration(c.TTLMS), options...)
 		if err != nil {
 			return nil, err
 		}
-		return object{"lease": lease.Text, "fencing_token": lease.Token, "expires_in_ms": lease.ExpiresIn.Milliseconds()}, nil
+		return object{"lease": lease.Text, "fencing_token": orNull(lease.Token), "expires_in_ms": lease.ExpiresIn.Milliseconds()}, nil
 	}
 	lease := at.client.ResumeLease(c.Lease)
 	switch c.Do {
+	case "lease_wait":
+		if c.WaitMS != nil {
+			bounded, cancel := context.WithTimeout(ctx, duration(*c.WaitMS))
+			defer cancel()
+			ctx = bounded
+		}
+		err := lease.Wait(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = nil
+		}
+		return object{"fencing_token": orNull(lease.Token)}, err
 	case "lease_renew":
 		err := lease.Renew(ctx, duration(c.TTLMS))
 		return object{"expires_in_ms": lease.ExpiresIn.Milliseconds(), "fencing_token": lease.Token}, err
@@ -447,6 +467,14 @@ func (d *driver) lease(ctx context.Context, c *command) (any, error) {
 	}
 	state, err := lease.Inspect(ctx)
 	return object{"lock": state.Lock, "fencing_token": state.Token, "expires_in_ms": state.ExpiresInMS, "note": state.Note}, err
+}
+
+// orNull returns the token, or nil if there is none.
+func orNull(token uint64) any {
+	if token == 0 {
+		return nil
+	}
+	return token
 }
 
 func (d *driver) election(ctx context.Context, c *command) (any, error) {
