@@ -24,7 +24,7 @@
 //! - **Bounded.** There are at most [`HistoryLimits::records`] records, none older than [`HistoryLimits::max_age`], as many
 //!   open holds, and [`MAX_GAPS`] gaps.
 //! - **Shared.** If there are too many records, those of the locks with the most are evicted: a program with many short holds evicts its own
-//!   records. Locks are told apart by the first part of their names, in sixteen shares.
+//!   records. A lock belongs to one of sixteen shares, by the first part of its name.
 //! - **Gaps are reported.** Each page states from when on there are records and where there are gaps.
 //! - **Failures are contained.** Damage and a full disk are errors ([`IndexError`]), and so is a panic of the
 //!   storage library. After an error the index is unusable, and can be opened again ([`Index::open`]) or

@@ -1,4 +1,4 @@
-//! `lockgate election`: runs a command while its candidate leads, and shows or changes who leads.
+//! `lockgate election`: runs a command while its candidate leads, and shows or replaces the leader.
 
 use std::process::ExitCode;
 use std::time::Duration;
