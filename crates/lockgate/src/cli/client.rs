@@ -54,6 +54,9 @@ lockgate lock [OPTIONS] <NAME>... -- <COMMAND>...
         #[command(subcommand)]
         command: Auth,
     },
+    /// Serve locks to an AI agent: a server of the Model Context Protocol on standard input and output
+    #[cfg(feature = "mcp")]
+    Mcp(super::mcp::Arguments),
     /// Print what happens to locks and sessions
     Events(events::Arguments),
     /// List the locks: `lockgate lock list`
@@ -150,6 +153,8 @@ pub fn run(command: Command) -> Result<ExitCode, Failure> {
                 Auth::Token { command } => token::run(command).await,
                 Auth::Policy { command } => policy::run(command).await,
             },
+            #[cfg(feature = "mcp")]
+            Command::Mcp(arguments) => super::mcp::run(arguments).await,
             Command::Events(arguments) => events::events(arguments).await,
             Command::Locks(arguments) => locks::list(arguments).await,
             Command::Show(arguments) => locks::show(arguments).await,

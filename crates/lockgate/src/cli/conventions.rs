@@ -29,7 +29,7 @@ const LOCAL: [&str; 12] = [
 
 /// Commands without a result in several formats: they run something, print a file, or print a sentence that
 /// confirms a change. `migrate` reports its progress, with `--json` as events.
-const WITHOUT_RESULT: [&str; 30] = [
+const WITHOUT_RESULT: [&str; 31] = [
     "lockgate dev down",
     "lockgate dev snapshot",
     "lockgate dev kill",
@@ -40,6 +40,7 @@ const WITHOUT_RESULT: [&str; 30] = [
     "lockgate election run",
     "lockgate election resign",
     "lockgate lease release",
+    "lockgate mcp",
     "lockgate session end",
     "lockgate znode rm",
     "lockgate znode acl set",

@@ -166,7 +166,7 @@ async fn acquire_lease(arguments: Acquire) -> Result<(), Failure> {
     let granted = match deadline.filter(|_| answer["fencing_token"].is_null()) {
         None => answer,
         Some(deadline) => tokio::select! {
-            granted = arguments.wait_for_grant(&mut api, &answer, deadline) => granted?,
+            granted = arguments.wait(&mut api, &answer, deadline) => granted?,
             signal = interrupted() => {
                 let signal = signal?;
                 api.call("DELETE", &lease_path(&answer), &Value::Null).await?;
@@ -214,37 +214,45 @@ impl Acquire {
         body
     }
 
-    /// Waits in the queue until the lock is granted, and renews the lease meanwhile. Returns the lease with its lock. When the time is over,
-    /// the lease is released.
-    async fn wait_for_grant(
-        &self,
-        api: &mut Api,
-        place: &Value,
-        deadline: Instant,
-    ) -> Result<Value, Failure> {
-        let lease = lease_path(place);
-        let holder = encode_path(place["holder"].as_str().unwrap_or_default());
-        let holder = format!("/v1/locks/{}/holders/{holder}", encode_path(&self.name));
-        let lives = Duration::from_millis(place["expires_in_ms"].as_u64().unwrap_or_default());
-        loop {
-            let rest = deadline.saturating_duration_since(Instant::now());
-            let poll = rest.min(MAX_POLL).min(lives / POLLS_PER_TTL);
-            let path = format!("{holder}?wait_ms={}", ms(poll));
-            let mut grant = api.call("GET", &path, &Value::Null).await?;
-            let renewed = api.call("POST", &format!("{lease}/renew"), &json!({})).await?;
-            if !grant.is_null() {
-                grant["lease"] = place["lease"].clone();
-                grant["expires_in_ms"] = renewed["expires_in_ms"].clone();
-                return Ok(grant);
-            }
-            // If it was granted just now, the next poll has the grant.
-            if rest.is_zero() && renewed["state"] == "waits" {
-                api.call("DELETE", &lease, &Value::Null).await?;
-                let (lock, wait) = (shown(&self.name), self.wait.unwrap_or_default());
-                let wait = humantime::format_duration(wait);
-                let error = anyhow!("the lock {lock} was not granted within {wait}");
-                return Err(Failure::new(NOT_FREE, error));
-            }
+    /// Waits in the queue until the lock is granted. Returns the lease with its lock. When the time is over, the lease is released.
+    async fn wait(&self, api: &mut Api, place: &Value, deadline: Instant) -> Result<Value, Failure> {
+        if let Some(granted) = wait_for_grant(api, &self.name, place, deadline).await? {
+            return Ok(granted);
+        }
+        api.call("DELETE", &lease_path(place), &Value::Null).await?;
+        let (lock, wait) = (shown(&self.name), self.wait.unwrap_or_default());
+        let wait = humantime::format_duration(wait);
+        let error = anyhow!("the lock {lock} was not granted within {wait}");
+        Err(Failure::new(NOT_FREE, error))
+    }
+}
+
+/// Waits in the queue until a lock is granted to the lease of a place, and renews the lease meanwhile. Returns the lease with its lock, or
+/// `None` when the time is over: the lease then still waits.
+pub async fn wait_for_grant(
+    api: &mut Api,
+    lock: &str,
+    place: &Value,
+    deadline: Instant,
+) -> Result<Option<Value>, Failure> {
+    let lease = lease_path(place);
+    let holder = encode_path(place["holder"].as_str().unwrap_or_default());
+    let holder = format!("/v1/locks/{}/holders/{holder}", encode_path(lock));
+    let lives = Duration::from_millis(place["expires_in_ms"].as_u64().unwrap_or_default());
+    loop {
+        let rest = deadline.saturating_duration_since(Instant::now());
+        let poll = rest.min(MAX_POLL).min(lives / POLLS_PER_TTL);
+        let path = format!("{holder}?wait_ms={}", ms(poll));
+        let mut grant = api.call("GET", &path, &Value::Null).await?;
+        let renewed = api.call("POST", &format!("{lease}/renew"), &json!({})).await?;
+        if !grant.is_null() {
+            grant["lease"] = place["lease"].clone();
+            grant["expires_in_ms"] = renewed["expires_in_ms"].clone();
+            return Ok(Some(grant));
+        }
+        // If it was granted just now, the next poll has the grant.
+        if rest.is_zero() && renewed["state"] == "waits" {
+            return Ok(None);
         }
     }
 }
@@ -281,7 +289,8 @@ pub async fn release(arguments: Release) -> Result<(), Failure> {
     Ok(say("released")?)
 }
 
-fn lease_path(answer: &Value) -> String {
+/// Returns the address of the lease in an answer.
+pub fn lease_path(answer: &Value) -> String {
     format!(
         "/v1/leases/{}",
         encode_path(answer["lease"].as_str().unwrap_or_default())
@@ -318,6 +327,6 @@ fn lines_of(lease: &Value) -> String {
 }
 
 /// Returns a time in milliseconds.
-fn ms(time: Duration) -> u64 {
+pub fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

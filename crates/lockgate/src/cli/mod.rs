@@ -27,6 +27,8 @@ mod lease;
 mod lock_command;
 mod lock_verbs;
 mod locks;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod member;
 mod new_token;
 mod policy;

@@ -11,6 +11,7 @@ mod leader;
 mod leases;
 mod library_leases;
 mod lock_command;
+mod mcp;
 mod modes;
 mod paused;
 pub mod proxy;
