@@ -101,7 +101,7 @@ enum Command {
 #[derive(Debug, Args)]
 struct Servers {
     /// Addresses of the servers, as HOST:PORT, separated by commas
-    #[arg(long, value_delimiter = ',', required = true)]
+    #[arg(long = "server", value_delimiter = ',', required = true)]
     servers: Vec<String>,
 }
 
@@ -364,5 +364,25 @@ impl Open for EtcdWriters {
             ttl: Duration::ZERO,
         };
         etcd::Caller::open(self.0.at(server), task).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_named_as_for_the_other_generators() {
+        for line in [
+            "redis --server 127.0.0.1:1 --workload lock --clients 16 --duration 4s --json",
+            "redlock --server 127.0.0.1:1,127.0.0.1:2 --workload contended --seconds 4 --warmup 0 --json",
+            "etcd --server 127.0.0.1:1 --workload set",
+            "fill redis --server 127.0.0.1:1 --znodes 5",
+            "etcd-gap --server 127.0.0.1:1",
+        ] {
+            let arguments = std::iter::once("bench-peers").chain(line.split(' '));
+            let parsed = Cli::try_parse_from(arguments);
+            assert!(parsed.is_ok(), "{line}: {:?}", parsed.err());
+        }
     }
 }
