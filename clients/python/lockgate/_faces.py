@@ -92,6 +92,11 @@ class Grant:
             raise RuntimeError(f"the lock {self.name} is not held")
         return self.token
 
+    def _current(self) -> Hold:
+        """Returns the hold for a call that needs the lock."""
+        self.check()
+        return self._last[0]
+
     @property
     def release_requested(self) -> Optional[ReleaseRequest]:
         """Unanswered request of another caller that this lock be released."""

@@ -87,21 +87,21 @@ class Lock(Grant):
 
     def extend(self) -> None:
         """Renews the session now. It is renewed in the background anyway."""
-        _run(self._core.extend(self._last[0]))
+        _run(self._core.extend(self._current()))
 
     def upgrade(self, wait: Optional[float] = None) -> int:
         """Makes an upgradeable lock exclusive, and returns its new fencing token."""
-        _run(self._core.upgrade(self._last[0], wait))
+        _run(self._core.upgrade(self._current(), wait))
         return self.token
 
     def downgrade(self, mode: str = "shared") -> int:
         """Makes the lock `shared` or `upgradeable`, without a gap."""
-        _run(self._core.downgrade(self._last[0], mode))
+        _run(self._core.downgrade(self._current(), mode))
         return self.token
 
     def reply_release(self, answer: str) -> None:
         """Answers a release request."""
-        _run(self._core.reply_release(self._last[0], answer))
+        _run(self._core.reply_release(self._current(), answer))
 
     def __enter__(self: "L") -> "L":
         self._acquire(self._wait)
@@ -134,7 +134,7 @@ class Leadership(Lock):
 
     def hand_over(self, to: str) -> None:
         """Resigns in favour of a waiting candidate, who leads next. `ValueError` if nobody of that name waits."""
-        _run(self._core.hand_over(self.name, self._last[0], to))
+        _run(self._core.hand_over(self.name, self._current(), to))
         self._take()
 
 

@@ -129,21 +129,21 @@ class Lock(Grant):
 
     async def extend(self) -> None:
         """Renews the session now. It is renewed in the background anyway."""
-        await _run(self._core.extend(self._last[0]))
+        await _run(self._core.extend(self._current()))
 
     async def upgrade(self, wait: Optional[float] = None) -> int:
         """Makes an upgradeable lock exclusive, and returns its new fencing token."""
-        await _run(self._core.upgrade(self._last[0], wait))
+        await _run(self._core.upgrade(self._current(), wait))
         return self.token
 
     async def downgrade(self, mode: str = "shared") -> int:
         """Makes the lock `shared` or `upgradeable`, without a gap."""
-        await _run(self._core.downgrade(self._last[0], mode))
+        await _run(self._core.downgrade(self._current(), mode))
         return self.token
 
     async def reply_release(self, answer: str) -> None:
         """Answers a release request."""
-        await _run(self._core.reply_release(self._last[0], answer))
+        await _run(self._core.reply_release(self._current(), answer))
 
     async def __aenter__(self: "L") -> "L":
         block = _Block()
@@ -186,7 +186,7 @@ class Leadership(Lock):
 
     async def hand_over(self, to: str) -> None:
         """Resigns in favour of a waiting candidate, who leads next. `ValueError` if nobody of that name waits."""
-        await _run(self._core.hand_over(self.name, self._last[0], to))
+        await _run(self._core.hand_over(self.name, self._current(), to))
         self._take()
 
 
