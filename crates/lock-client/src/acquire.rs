@@ -224,7 +224,7 @@ impl Acquire {
                 Ok(Outcome::Stopped) => return Err(Error::Stopped),
                 Err(loss) => return Err(Error::Lost(loss)),
             };
-            let pause = pauses.next();
+            let pause = self.core.servers.pause(&mut pauses);
             if self.give_up_at.is_some_and(|at| Instant::now() + pause >= at) {
                 return Err(match self.in_doubt {
                     true => Error::Unknown(why),
@@ -323,7 +323,7 @@ async fn take_back(core: &Core, mut request: Request) {
             Ok(Outcome::Refused(_) | Outcome::Stopped) => return,
             Ok(Outcome::NotExecuted(_) | Outcome::Uncertain(_)) | Err(_) => core.servers.turn_away(server),
         }
-        tokio::time::sleep(pauses.next()).await;
+        tokio::time::sleep(core.servers.pause(&mut pauses)).await;
     }
 }
 

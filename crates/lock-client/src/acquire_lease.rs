@@ -135,7 +135,7 @@ impl Request {
                 }
                 Err(error) => return Err(error),
             };
-            let pause = pauses.next();
+            let pause = servers.pause(&mut pauses);
             if Instant::now() + pause >= deadline {
                 return Err(error);
             }

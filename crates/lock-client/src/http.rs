@@ -7,7 +7,7 @@ use std::{fmt, io};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Frame, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -79,6 +79,8 @@ pub(crate) struct ApiRequest {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Bytes,
+    /// Time after which the server takes the request again (`Retry-After`).
+    pub(crate) retry_after: Option<Duration>,
 }
 
 /// Answer of a server to a request for a stream.
@@ -211,6 +213,8 @@ impl Http {
 
 async fn read(server: &str, response: Response<Incoming>) -> Result<Answer, SendError> {
     let status = response.status().as_u16();
+    let named = response.headers().get(RETRY_AFTER);
+    let seconds = named.and_then(|named| named.to_str().ok()?.parse().ok());
     let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
         .collect()
         .await;
@@ -218,6 +222,7 @@ async fn read(server: &str, response: Response<Incoming>) -> Result<Answer, Send
     Ok(Answer {
         status,
         body: body.to_bytes(),
+        retry_after: seconds.map(Duration::from_secs),
     })
 }
 

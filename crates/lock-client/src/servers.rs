@@ -1,8 +1,8 @@
 //! Servers of a cluster, and requests that survive the loss of some of them. `acquire.rs` adds what an acquire needs; sessions are not
 //! known here.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,8 +22,8 @@ use crate::token::TokenProvider;
 /// First pause between two attempts. A failed connection is detected at once, and the next server can serve.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
-/// Longest pause between two attempts. An election takes some hundred milliseconds, so a longer pause would lengthen every failover. So
-/// would `Retry-After`, which counts in seconds.
+/// Longest pause between two attempts, unless all servers name a longer one (`Retry-After`). An election takes some hundred milliseconds, so
+/// a longer pause would lengthen every failover.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Minimum time for an answer or a connection of one server, however little of the total is left. A healthy server needs less, and a
@@ -62,6 +62,27 @@ struct Server {
     address: String,
     /// Number of heartbeats that the server left without an answer.
     suspicions: watch::Sender<u64>,
+    /// Time before which the server wants no more requests (`Retry-After`).
+    not_before: Mutex<Instant>,
+}
+
+impl Server {
+    fn new(address: String) -> Self {
+        Self {
+            address,
+            suspicions: watch::Sender::new(0),
+            not_before: Mutex::new(Instant::now()),
+        }
+    }
+
+    fn not_before(&self) -> Instant {
+        *self.not_before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that the server wants no more requests for this time.
+    fn leave_for(&self, time: Duration) {
+        *self.not_before.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + time;
+    }
 }
 
 /// Outcome of one attempt at one server.
@@ -111,16 +132,12 @@ impl Servers {
         let mut bits = [0; 8];
         getrandom::fill(&mut bits).expect("the operating system has random numbers");
         let first = usize::from_le_bytes(bits) % addresses.len();
-        let server = |address| Server {
-            address,
-            suspicions: watch::Sender::new(0),
-        };
         Self {
             http: Http::new(patience.connect, endpoint, token, background.clone()),
             background,
             stopped,
             patience,
-            servers: addresses.into_iter().map(server).collect(),
+            servers: addresses.into_iter().map(Server::new).collect(),
             current: AtomicUsize::new(first),
             at_leader,
         }
@@ -132,16 +149,12 @@ impl Servers {
         let Some(http) = self.http.pinned().map_err(no_token)? else {
             return Ok(self.clone());
         };
-        let server = |server: &Server| Server {
-            address: server.address.clone(),
-            suspicions: watch::Sender::new(0),
-        };
         Ok(Arc::new(Self {
             http,
             background: self.background.clone(),
             stopped: self.stopped.clone(),
             patience: self.patience.clone(),
-            servers: self.servers.iter().map(server).collect(),
+            servers: self.addresses().into_iter().map(Server::new).collect(),
             current: AtomicUsize::new(self.current()),
             at_leader: self.at_leader,
         }))
@@ -172,13 +185,23 @@ impl Servers {
         self.current.store(server, Ordering::Relaxed);
     }
 
-    /// Makes the following server the next one, unless another call has done so.
+    /// Makes another server the next one, unless another call has done so: the following one, or the first one after it that takes requests
+    /// again.
     pub(crate) fn turn_away(&self, from: usize) {
-        let next = (from + 1) % self.count();
+        let (now, count) = (Instant::now(), self.count());
+        let others = (1..=count).map(|step| (from + step) % count);
+        let next = others.min_by_key(|server| self.servers[*server].not_before().max(now));
+        let next = next.expect("there is a server");
         // It does not matter which call did it.
         let _ = self
             .current
             .compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Returns the pause before the next attempt: the next of `pauses`, or longer if no server takes requests before.
+    pub(crate) fn pause(&self, pauses: &mut Pauses) -> Duration {
+        let left = self.servers[self.current()].not_before() - Instant::now();
+        pauses.next().max(left)
     }
 
     /// Notifies the calls that wait at this server that it left a heartbeat without an answer, and changes to another server.
@@ -197,14 +220,21 @@ impl Servers {
     #[inline(never)]
     pub(crate) fn send<'a>(&'a self, server: usize, call: &'a ApiRequest) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
-            let address = &self.servers[server].address;
+            let at = &self.servers[server];
             let sent = tokio::select! {
                 biased;
                 () = self.stopped.cancelled() => return Outcome::Stopped,
-                sent = self.http.send(address, call) => sent,
+                sent = self.http.send(&at.address, call) => sent,
             };
             match sent {
-                Ok(answer) => judge(address, answer),
+                Ok(answer) => {
+                    let retry_after = answer.retry_after;
+                    let outcome = judge(&at.address, answer);
+                    if let (Outcome::NotExecuted(_), Some(time)) = (&outcome, retry_after) {
+                        at.leave_for(time);
+                    }
+                    outcome
+                }
                 Err(SendError::NotSent(why) | SendError::NoDescriptor(why)) => Outcome::NotExecuted(why),
                 Err(SendError::Broken(why)) => Outcome::Uncertain(why),
             }
@@ -265,7 +295,7 @@ impl Servers {
                 }
             };
             self.turn_away(server);
-            let pause = pauses.next();
+            let pause = self.pause(&mut pauses);
             if Instant::now() + pause >= deadline {
                 return Err(match in_doubt && changes {
                     true => Error::Unknown(why),
@@ -299,7 +329,7 @@ impl Servers {
                 }
             };
             self.turn_away(server);
-            let pause = pauses.next();
+            let pause = self.pause(&mut pauses);
             if Instant::now() + pause >= deadline {
                 return Err(Error::Unavailable(why));
             }
@@ -319,7 +349,7 @@ pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
         .map_err(|error| Error::Unknown(format!("an answer that makes no sense: {error}")))
 }
 
-fn judge(address: &str, Answer { status, body }: Answer) -> Outcome {
+fn judge(address: &str, Answer { status, body, .. }: Answer) -> Outcome {
     if (200..300).contains(&status) {
         return Outcome::Executed(body);
     }
@@ -373,9 +403,17 @@ pub(crate) fn request_id() -> String {
 mod tests {
     use super::*;
 
+    fn answer(status: u16, body: Bytes) -> Answer {
+        Answer {
+            status,
+            body,
+            retry_after: None,
+        }
+    }
+
     fn outcome(status: u16, body: &str) -> &'static str {
         let body = Bytes::copy_from_slice(body.as_bytes());
-        match judge("s:1", Answer { status, body }) {
+        match judge("s:1", answer(status, body)) {
             Outcome::Executed(_) => "done",
             Outcome::Refused(_) => "refused",
             Outcome::NotExecuted(_) => "not done",
@@ -403,6 +441,38 @@ mod tests {
     }
 
     #[test]
+    fn server_that_named_a_time_comes_last() {
+        let addresses = ["a:1", "b:1", "c:1"].map(str::to_owned).to_vec();
+        let patience = Patience {
+            total: Duration::from_secs(9),
+            answer: Duration::from_secs(1),
+            connect: Duration::from_secs(1),
+        };
+        let stopped = CancellationToken::new();
+        let servers = Servers::new(
+            addresses,
+            patience,
+            Endpoint::Network(None),
+            None,
+            false,
+            Background::own(),
+            stopped,
+        );
+        servers.turn_to(0);
+        servers.servers[1].leave_for(Duration::from_secs(2));
+        servers.turn_away(0);
+        assert_eq!(servers.current(), 2, "the following one is left");
+        servers.servers[0].leave_for(Duration::from_secs(3));
+        servers.servers[2].leave_for(Duration::from_secs(5));
+        servers.turn_away(2);
+        assert_eq!(servers.current(), 1, "it takes requests first");
+        let pause = servers.pause(&mut Pauses::new());
+        assert!((1_500..=2_000).contains(&pause.as_millis()), "{pause:?}");
+        servers.servers[1].leave_for(Duration::ZERO);
+        assert!(servers.pause(&mut Pauses::new()) <= FIRST_PAUSE);
+    }
+
+    #[test]
     fn answer_of_a_proxy_is_reported_by_its_status_without_its_page() {
         for (status, body, reported) in [
             (
@@ -413,7 +483,7 @@ mod tests {
             (599, "", "s:1: 599 <unknown status code>,"),
         ] {
             let body = Bytes::copy_from_slice(body.as_bytes());
-            let Outcome::Uncertain(why) = judge("s:1", Answer { status, body }) else {
+            let Outcome::Uncertain(why) = judge("s:1", answer(status, body)) else {
                 panic!("{status} is definite");
             };
             let rest = " not from a Lockgate server: a proxy may have sent it";
