@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::OnceLock;
 
 use znode_store::{
-    Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, EntryContext, Identities, Identity,
-    LockCommand, LockMode, LockName, LockWish, Op, Password, Perms, Request, RequestId, SessionId, Store,
-    ZPath,
+    Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, EntryContext, HoldBounds, Identities,
+    Identity, LeaseKey, LockCommand, LockMode, LockName, LockWish, NewLease, Op, Password, Perms, Request,
+    RequestId, SessionId, Store, ZPath,
 };
 
 use crate::replicas::encode_snapshot;
@@ -21,6 +21,18 @@ pub(crate) const TIME_MS: u64 = 1_000;
 /// Open sessions. `ENDED` is one that has ended.
 pub(crate) const SESSIONS: [u64; 3] = [1, 2, 3];
 pub(crate) const ENDED: u64 = 4;
+
+/// Lease that holds its lock, and one that waits for the same lock.
+pub(crate) const HOLDING_LEASE: LeaseKey = lease(11);
+pub(crate) const WAITING_LEASE: LeaseKey = lease(12);
+
+/// Returns the key of the lease with this number.
+pub(crate) const fn lease(number: u64) -> LeaseKey {
+    LeaseKey {
+        session: SessionId(number),
+        password: Password([number as u8; 16]),
+    }
+}
 
 /// Hash of a password, as ZooKeeper's clients send it.
 pub(crate) const ALICE: &str = "alice:2bRVXC1CNEZ7cK6uzw2ASgzPDRc=";
@@ -115,6 +127,9 @@ fn base_requests() -> Vec<Request> {
         let command = acquire(lock, mode, permits, number, true);
         requests.push(request(session, &number.to_string(), command));
     }
+    for (lease, wait) in [(HOLDING_LEASE, false), (WAITING_LEASE, true)] {
+        requests.push(acquire_by_lease(lease, wait));
+    }
     for session in [2, 3] {
         let path = format!("/locks/c/{CURATOR}");
         let op = create_below(
@@ -127,6 +142,27 @@ fn base_requests() -> Vec<Request> {
         requests.push(write(session, "", op));
     }
     requests
+}
+
+/// Builds the acquire of the lock `l` by a lease, whose hold has bounds. The number of the lease also
+/// determines the name of its contender.
+pub(crate) fn acquire_by_lease(lease: LeaseKey, wait: bool) -> Request {
+    let number = lease.session.0;
+    let command = LockCommand::AcquireBounded {
+        wish: wish("l", LockMode::Exclusive, 1),
+        guid: number.into(),
+        attempt: AttemptId(number),
+        wait,
+        bounds: HoldBounds {
+            min_ms: 20,
+            max_ms: 5_000,
+        },
+        lease: Some(NewLease {
+            key: lease,
+            timeout_ms: 4_000,
+        }),
+    };
+    request(0, &format!("lease {number}"), Command::Lock(command))
 }
 
 /// Builds a request of a session (0: of none), with a request id unless `id` is empty.

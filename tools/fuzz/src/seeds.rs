@@ -4,14 +4,15 @@
 use bytes::Bytes;
 use lock_node::fuzz::{CommandBatch, Envelope, Origin, encode};
 use znode_store::{
-    AccessCommand, Acl, AclEntry, AttemptId, Command, CreateMode, Downgraded, EntryContext, Identities,
-    Identity, Limits, LockCommand, LockMode, NewToken, Op, Password, PathGrant, Perms, Request, Right,
-    Rights, RoleName, SessionId, Step, Store, TokenHash, TokenId, Turn, WithdrawCause, Zxid,
+    AccessCommand, Acl, AclEntry, AttemptId, Command, CreateMode, Downgraded, EntryContext, HoldBounds,
+    Identities, Identity, LeaseKey, Limits, LockCommand, LockMode, NewToken, Op, Password, PathGrant, Perms,
+    Request, Right, Rights, RoleName, SessionId, Step, Store, TokenHash, TokenId, Turn, WithdrawCause, Zxid,
 };
 
 use crate::material::{
-    ALICE, CURATOR, ENDED, TERM, TIME_MS, acquire, alice, base, close, create, create_below, delete,
-    lock_name, mixed_acl, open, request, request_as, set, wish, write, zpath,
+    ALICE, CURATOR, ENDED, HOLDING_LEASE, TERM, TIME_MS, WAITING_LEASE, acquire, acquire_by_lease, alice,
+    base, close, create, create_below, delete, lease, lock_name, mixed_acl, open, request, request_as, set,
+    wish, write, zpath,
 };
 use crate::snapshot;
 
@@ -202,6 +203,7 @@ pub fn requests() -> Vec<Request> {
     }
     requests.extend(rights());
     requests.extend(locks());
+    requests.extend(leases());
     requests.extend(policies());
     requests
 }
@@ -485,6 +487,69 @@ fn locks() -> Vec<Request> {
                 term: TERM,
             },
         ),
+        step(
+            1,
+            "bounded",
+            LockCommand::AcquireBounded {
+                wish: wish("b", LockMode::Exclusive, 1),
+                guid: 162,
+                attempt: AttemptId(162),
+                wait: true,
+                bounds: HoldBounds {
+                    min_ms: 30,
+                    max_ms: 1_000,
+                },
+                lease: None,
+            },
+        ),
+        step(
+            0,
+            "",
+            LockCommand::EndHolds {
+                holders: vec![(lock_name("l"), holder(HOLDING_LEASE.session.0, "lock-", 0))],
+                term: TERM,
+            },
+        ),
+    ]
+}
+
+/// Returns every command about leases, and about the silence of sessions.
+fn leases() -> Vec<Request> {
+    let renew = |lease, timeout_ms| request(0, "renew", Command::RenewLease { lease, timeout_ms });
+    let release = |lease| request(0, "", Command::ReleaseLease { lease });
+    let wrong_secret = LeaseKey {
+        password: WAITING_LEASE.password,
+        ..HOLDING_LEASE
+    };
+    vec![
+        acquire_by_lease(lease(13), true),
+        acquire_by_lease(lease(14), false),
+        // A repeated request.
+        acquire_by_lease(HOLDING_LEASE, false),
+        renew(HOLDING_LEASE, 8_000),
+        renew(wrong_secret, 8_000),
+        release(HOLDING_LEASE),
+        release(WAITING_LEASE),
+        release(wrong_secret),
+        request(0, "", close(WAITING_LEASE.session.0)),
+        write(HOLDING_LEASE.session.0, "", set("/a", "by a lease")),
+        request(
+            0,
+            "",
+            Command::RecordSilence {
+                sessions: vec![(SessionId(1), 500), (HOLDING_LEASE.session, 2_000)],
+                term: TERM,
+                as_of: Zxid(u64::MAX),
+            },
+        ),
+        request(
+            0,
+            "",
+            Command::NoteHeartbeats {
+                sessions: vec![SessionId(1), HOLDING_LEASE.session],
+                term: TERM,
+            },
+        ),
     ]
 }
 
@@ -541,6 +606,36 @@ fn programs() -> Vec<Vec<Request>> {
             request(8, "", close(8)),
         ],
         secured(),
+        // The waiting lease is granted the lock when the minimum time of the first hold is over.
+        vec![
+            request(0, "", Command::ReleaseLease { lease: HOLDING_LEASE }),
+            request(0, "", Command::ReleaseLease { lease: HOLDING_LEASE }),
+            acquire_by_lease(lease(15), true),
+            request(
+                0,
+                "",
+                Command::RenewLease {
+                    lease: WAITING_LEASE,
+                    timeout_ms: 9_000,
+                },
+            ),
+            request(
+                0,
+                "renew",
+                Command::RenewLease {
+                    lease: lease(15),
+                    timeout_ms: 9_000,
+                },
+            ),
+            request(
+                0,
+                "renew",
+                Command::RenewLease {
+                    lease: lease(15),
+                    timeout_ms: 9_000,
+                },
+            ),
+        ],
         vec![
             request(1, "", close(1)),
             request(3, "", acquire("x", LockMode::Exclusive, 1, 70, true)),

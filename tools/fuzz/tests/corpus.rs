@@ -141,6 +141,19 @@ fn http_accepts_its_seeds() {
 }
 
 #[test]
+fn http_seeds_reach_leases_and_places_in_the_queue() {
+    let succeeded = |named: &str| {
+        let mut seeds = http::seeds::scripts().into_iter();
+        let script = seeds.find(|script| String::from_utf8_lossy(script).contains(named));
+        http::run(&script.expect("there is a script with this request"))
+    };
+    // All but the last request, which finds the lease ended.
+    assert_eq!(succeeded("GET /v1/leases/{lease}"), 9);
+    // All but the withdrawal, and the request for a contender that is gone.
+    assert_eq!(succeeded("idempotency-key: q"), 7);
+}
+
+#[test]
 fn doors_accepts_its_seeds() {
     let understood = |named: &str| {
         let seeds = doors::seeds::scripts();

@@ -21,6 +21,7 @@ pub struct Facts {
     session: String,
     holder: String,
     token: String,
+    lease: String,
     /// Values that inputs may refer to from the start.
     given: Vec<(&'static str, String)>,
 }
@@ -51,11 +52,12 @@ impl Facts {
         }
     }
 
-    fn named(&self) -> [(&str, &str); 3] {
+    fn named(&self) -> [(&str, &str); 4] {
         [
             ("{session}", &self.session),
             ("{holder}", &self.holder),
             ("{token}", &self.token),
+            ("{lease}", &self.lease),
         ]
     }
 
@@ -64,6 +66,7 @@ impl Facts {
             (&mut self.session, "session"),
             (&mut self.holder, "holder"),
             (&mut self.token, "fencing_token"),
+            (&mut self.lease, "lease"),
         ] {
             match &document[field] {
                 Value::String(text) => *fact = text.clone(),

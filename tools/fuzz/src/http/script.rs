@@ -7,8 +7,8 @@
 //! {"session": "{session}"}␞GET /v1/locks/a
 //! ```
 //!
-//! `{session}`, `{holder}` and `{token}` stand for values of the latest responses, and a target may define
-//! more such names. This module also lists the excluded requests.
+//! `{session}`, `{holder}`, `{token}` and `{lease}` stand for values of the latest responses, and a target may
+//! define more such names. This module also lists the excluded requests.
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Uri};
