@@ -85,6 +85,7 @@ impl CommandLabel {
             LockCommand::AnswerRevoke { lock, .. } => ("answer_revoke", Some(lock.clone())),
             LockCommand::CountDelays { .. } => ("count_delays", None),
             LockCommand::EndHolds { holders, .. } => ("end_holds", first(holders)),
+            LockCommand::ChangeLease { lock, .. } => ("change_lease", Some(lock.clone())),
         };
         let at = lock.map(|lock| lock.znode().clone());
         Self { what, at }

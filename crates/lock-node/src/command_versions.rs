@@ -27,7 +27,7 @@ pub const RECORDS_SINCE: u8 = 3;
 pub const WAITS_END_WITH_RIGHTS: u8 = 3;
 
 /// Version of the commands that added leases and bounds of holds: [`LockCommand::AcquireBounded`], [`LockCommand::EndHolds`],
-/// [`Command::RenewLease`] and [`Command::ReleaseLease`].
+/// [`LockCommand::ChangeLease`], [`Command::RenewLease`] and [`Command::ReleaseLease`].
 pub const LEASES: u8 = 4;
 
 /// Version of the commands that introduced [`Rules::Current`]. A command whose envelope names this version, or a later one, is applied by them.
@@ -67,7 +67,11 @@ pub fn since(command: &Command) -> u8 {
         Command::RecordSilence { .. } | Command::NoteHeartbeats { .. } => RECORDS_SINCE,
         Command::RenewLease { .. }
         | Command::ReleaseLease { .. }
-        | Command::Lock(LockCommand::AcquireBounded { .. } | LockCommand::EndHolds { .. }) => LEASES,
+        | Command::Lock(
+            LockCommand::AcquireBounded { .. }
+            | LockCommand::EndHolds { .. }
+            | LockCommand::ChangeLease { .. },
+        ) => LEASES,
         Command::Write(op)
         | Command::InTurn {
             step: Step::Write(op),

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use fault_injection::planted::{self, Bug};
 use tokio::time::Instant;
-use znode_store::{SessionId, Silence, Zxid};
+use znode_store::{NEVER_ENDS_MS, SessionId, Silence, Zxid};
 
 use raft_log::sync::Mutex;
 use raft_node::messages::Touched;
@@ -41,6 +41,17 @@ const MAX_RECORDED_AT_ONCE: usize = 1_024;
 /// tick. So these are the records of at least three minutes, and usually of days. The silence of a session on an older record counts from the
 /// beginning of the new leader's term, which is safe.
 const MAX_RECORDS: usize = 4_096;
+
+/// Lifetime of a session whose timeout is [`NEVER_ENDS_MS`]: longer than any process runs, and short enough for all clocks.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// Returns the time for which a session with this timeout lives without a heartbeat.
+fn lifetime(timeout: Duration) -> Duration {
+    match timeout == Duration::from_millis(NEVER_ENDS_MS as u64) {
+        true => NEVER,
+        false => timeout,
+    }
+}
 
 /// Session with its deadline.
 #[derive(Debug)]
@@ -142,6 +153,7 @@ impl SessionTracker {
             silence,
         } in sessions
         {
+            let timeout = lifetime(timeout);
             let recorded = silence.filter(|_| !planted::is(Bug::SilenceForgotten));
             let (last_heard, record_at) = match recorded {
                 Some(Silence { at, ms }) => {
@@ -203,6 +215,7 @@ impl SessionTracker {
     /// Starts the deadline of a session that was opened.
     pub fn opened(&self, session: SessionId, timeout: Duration, now: Instant) {
         if let Some(leader_term) = &mut *self.leader_term.lock() {
+            let timeout = lifetime(timeout);
             let tracked = Tracked {
                 timeout,
                 last_heard: now,
@@ -478,6 +491,21 @@ mod tests {
     fn to_note(tracker: &SessionTracker, term: u64, sessions: &[SessionId], at: Instant) -> Vec<SessionId> {
         let beats: Vec<_> = sessions.iter().map(|session| (*session, at)).collect();
         tracker.touch(term, &beats).expect("it leads").to_note
+    }
+
+    #[test]
+    fn session_that_never_ends_outlives_its_timeout_at_every_leader() {
+        let start = Instant::now();
+        let tracker = SessionTracker::default();
+        let timeout = Duration::from_millis(NEVER_ENDS_MS.into());
+        let endless = KnownSession {
+            timeout,
+            ..found(A, Some((5, TIMEOUT)))
+        };
+        tracker.lead(1, start, GRACE, [endless]);
+        tracker.opened(B, timeout, start);
+        assert_eq!(over(&tracker, start + 2 * timeout), None);
+        assert_eq!(tracker.silence(A, start + timeout), Some(timeout + TIMEOUT));
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_history::Position;
-use znode_store::{Command, Event, LockCommand, NewLease, Outcome, SessionId, Store, WithdrawCause, Zxid};
+use znode_store::{
+    Command, Event, LeaseChange, LockCommand, NewLease, Outcome, SessionId, Store, WithdrawCause, Zxid,
+};
 
 use crate::config::{SessionEventsConfig, WatchConfig};
 use crate::event_feed::EventFeed;
@@ -45,6 +47,14 @@ impl From<&Command> for AppliedCommand {
             Command::OpenSession { timeout_ms, .. }
             | Command::Lock(LockCommand::AcquireBounded {
                 lease: Some(NewLease { timeout_ms, .. }),
+                ..
+            })
+            | Command::Lock(LockCommand::ChangeLease {
+                change:
+                    LeaseChange::Replace {
+                        new: NewLease { timeout_ms, .. },
+                        ..
+                    },
                 ..
             }) => Self::OpensSession(Duration::from_millis(u64::from(*timeout_ms))),
             Command::NoteHeartbeats { sessions, .. } => Self::NotesHeartbeats(sessions.clone()),

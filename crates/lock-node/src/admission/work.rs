@@ -1,7 +1,7 @@
 //! Kinds of work: work that has to go on under any load, and work that can be rejected. The command alone decides the kind, before its
 //! outcome is known.
 
-use znode_store::{Command, Identity, LockCommand, MirrorStep, Op, Request, Step};
+use znode_store::{Command, Identity, LeaseChange, LockCommand, MirrorStep, Op, Request, Step};
 
 /// Estimated size of a command without its data, in bytes: its names, its envelope, and its record in the tables.
 const COMMAND_BYTES: usize = 512;
@@ -91,6 +91,10 @@ impl Work {
             | LockCommand::AcquireMany { .. }
             | LockCommand::Upgrade { .. }
             | LockCommand::Revoke { .. } => Self::New,
+            LockCommand::ChangeLease { change, .. } => match change {
+                LeaseChange::Release | LeaseChange::Renew { .. } => Self::Keep,
+                LeaseChange::Replace { .. } => Self::New,
+            },
             LockCommand::CountDelays { .. } | LockCommand::EndHolds { .. } => Self::Own,
         }
     }

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use znode_store::{
     AccessCommand, Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, Data, Downgraded, HoldBounds,
-    Identities, Identity, LeaseKey, Limits, LockCommand, LockMode, LockName, LockWish, MirrorStep, Mirrored,
-    MirroredKind, NewLease, NewToken, Op, Password, PathGrant, Perms, Request, RequestId, Right, Rights,
-    RoleName, SessionId, Step, TokenHash, TokenId, Turn, WithdrawCause, ZPath, Zxid,
+    Identities, Identity, LeaseChange, LeaseKey, Limits, LockCommand, LockMode, LockName, LockWish,
+    MirrorStep, Mirrored, MirroredKind, NEVER_ENDS_MS, NewLease, NewToken, Op, Password, PathGrant, Perms,
+    Request, RequestId, Right, Rights, RoleName, SessionId, Step, TokenHash, TokenId, Turn, WithdrawCause,
+    ZPath, Zxid,
 };
 
 use crate::envelope::{Envelope, Origin};
@@ -578,6 +579,24 @@ pub fn later_requests() -> Vec<(&'static str, Request)> {
         lease,
         timeout_ms: 60_000,
     };
+    let change = |change| {
+        let change = LockCommand::ChangeLease {
+            lock: lock("leased"),
+            lease: SessionId(9),
+            change,
+        };
+        Request::anonymous(Command::Lock(change))
+    };
+    let replace = LeaseChange::Replace {
+        note: "note".into(),
+        address: "192.0.2.1:5".into(),
+        guid: guid(10),
+        attempt: AttemptId(10),
+        new: NewLease {
+            key: lease,
+            timeout_ms: NEVER_ENDS_MS,
+        },
+    };
     vec![
         ("mirror", Request::anonymous(Command::Mirror(steps))),
         (
@@ -603,6 +622,12 @@ pub fn later_requests() -> Vec<(&'static str, Request)> {
             "release_lease",
             Request::anonymous(Command::ReleaseLease { lease }),
         ),
+        ("change_lease_release", change(LeaseChange::Release)),
+        (
+            "change_lease_renew",
+            change(LeaseChange::Renew { timeout_ms: 60_000 }),
+        ),
+        ("change_lease_replace", change(replace)),
     ]
 }
 

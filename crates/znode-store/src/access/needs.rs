@@ -42,6 +42,8 @@ pub(crate) enum Need<'c> {
     ChangeAcl(&'c ZPath),
     /// The right to lock, or ownership of that contender: an owner can release a hold even after a change of the policies.
     Contender(&'c LockName, &'c str),
+    /// Ownership of the lease that holds the lock, or the right to break the lock.
+    HoldingLease(&'c LockName, SessionId),
     /// The need [`Need::Contender`] for at least one of several contenders. The others are skipped and not reported.
     SomeContender(&'c [(LockName, alloc::string::String)]),
 }
@@ -151,6 +153,10 @@ fn needed_by_step(step: &LockCommand) -> Vec<Need<'_>> {
         }
         LockCommand::Configure { lock, .. } => Vec::from([Need::Of(Right::Administer, lock.znode())]),
         LockCommand::CountDelays { .. } | LockCommand::EndHolds { .. } => Vec::from([Need::Internal]),
+        LockCommand::ChangeLease { lock, lease, .. } => Vec::from([
+            Need::Of(Right::Lock, lock.znode()),
+            Need::HoldingLease(lock, *lease),
+        ]),
     }
 }
 

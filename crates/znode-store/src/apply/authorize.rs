@@ -201,6 +201,14 @@ impl Authorization<'_> {
                     false => caller_rights.require(Right::Lock, lock.znode()),
                 }
             }
+            // A lease that has ended is reported when the command is executed.
+            Need::HoldingLease(_, lease) if store.sessions.get(lease).is_none() => Ok(()),
+            Need::HoldingLease(lock, lease) => {
+                match caller_rights.may_use(store.sessions.owned(lease), cx.caller) {
+                    Ok(()) => Ok(()),
+                    Err(_) => caller_rights.require(Right::Break, lock.znode()),
+                }
+            }
             Need::SomeContender(holders) => {
                 let mut met = holders
                     .iter()

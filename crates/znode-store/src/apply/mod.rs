@@ -209,6 +209,10 @@ fn execute(
             store.limits = limits;
             Ok(Reply::LimitsSet)
         }
+        // A client that has no secret of a lease, but the right to its lock, changes the lease that holds it.
+        Command::Lock(LockCommand::ChangeLease { lock, lease, change }) => {
+            leases::change_lease(store, cx, &lock, lease, change)
+        }
         Command::Lock(command) => locks::lock_command(store, cx, session, request_id, command),
         // A client has lost its connection and resumes its session.
         Command::Reconnect { session, password } => {

@@ -123,6 +123,30 @@ pub struct LeaseView {
     pub note: Arc<str>,
 }
 
+/// Use of a lock, for a caller that takes it only if it is free.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LockUse {
+    /// Nobody holds it, and nobody waits.
+    Free,
+    /// A lease holds it alone, in exclusive mode.
+    Leased(HoldingLease),
+    /// It has other contenders, as a holder in a session.
+    Other,
+}
+
+/// The lease that holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldingLease {
+    /// Its session, which identifies it.
+    pub session: SessionId,
+    /// Its timeout.
+    pub timeout_ms: u32,
+    /// Note of its client.
+    pub note: Arc<str>,
+    /// Fencing token of its hold.
+    pub fencing_token: Zxid,
+}
+
 /// A hold with bounds in time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BoundedHold {

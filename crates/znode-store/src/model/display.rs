@@ -11,8 +11,8 @@ use crate::model::event::{ContenderEnd, Event, Hold, ZnodeEvent, ZnodeEventKind}
 use crate::model::ids::RequestId;
 use crate::model::limits::Limits;
 use crate::model::lock::{
-    AttemptId, ContenderNames, Downgraded, HoldBounds, HolderId, LockCommand, LockMode, LockWish, NewLease,
-    WithdrawCause,
+    AttemptId, ContenderNames, Downgraded, HoldBounds, HolderId, LeaseChange, LockCommand, LockMode,
+    LockWish, NewLease, WithdrawCause,
 };
 use crate::model::mirrored::{MirrorStep, Mirrored, MirroredKind};
 use crate::model::path::LockName;
@@ -352,6 +352,23 @@ impl Display for LockCommand {
             Self::EndHolds { holders, term } => {
                 write!(f, "end the holds of {} in term {term}", Contenders(holders))
             }
+            Self::ChangeLease { lock, lease, change } => match change {
+                LeaseChange::Release => write!(f, "release lock {lock} of lease {lease}"),
+                LeaseChange::Renew { timeout_ms } => {
+                    write!(
+                        f,
+                        "renew lease {lease} of lock {lock} with a timeout of {timeout_ms} ms"
+                    )
+                }
+                LeaseChange::Replace { new, .. } => {
+                    let NewLease { key, timeout_ms } = new;
+                    let session = key.session;
+                    write!(
+                        f,
+                        "replace lease {lease} of lock {lock} by lease {session} of {timeout_ms} ms"
+                    )
+                }
+            },
         }
     }
 }

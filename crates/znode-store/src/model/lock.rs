@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::ids::{LeaseKey, Zxid};
+use crate::model::ids::{LeaseKey, SessionId, Zxid};
 use crate::model::path::LockName;
 
 /// Mode of a lock.
@@ -93,7 +93,7 @@ impl AttemptId {
     }
 }
 
-/// The steps of the lock protocol. All but `Break`, `Configure`, `Revoke` and `CountDelays` act for the request's session.
+/// The steps of the lock protocol. All but `Break`, `Configure`, `Revoke`, `CountDelays` and `ChangeLease` act for the request's session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LockCommand {
     /// Enters the queue, or enters again. Without `wait` it leaves no contender behind if it is not granted.
@@ -243,6 +243,43 @@ pub enum LockCommand {
         /// The proposer's term.
         term: u64,
     },
+    /// Changes the lease that holds a lock. Refused unless exactly this lease holds it, so a change that was decided by what the lease was
+    /// never affects a later one. It is for clients that have no secret of a lease, but the right to its lock.
+    ChangeLease {
+        /// The lock.
+        lock: LockName,
+        /// Session of the lease that holds the lock.
+        lease: SessionId,
+        /// The change.
+        change: LeaseChange,
+    },
+}
+
+/// Change of the lease that holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeaseChange {
+    /// Releases the lock, which ends the lease.
+    Release,
+    /// Gives the lease another timeout, counted from here.
+    Renew {
+        /// The timeout.
+        timeout_ms: u32,
+    },
+    /// Ends the lease and gives the lock to a new one, which holds it with a token of its own. Refused while others wait for the lock.
+    Replace {
+        /// Note of the new lease.
+        #[serde(deserialize_with = "crate::model::text::shared")]
+        note: Arc<str>,
+        /// Address that the client called from.
+        #[serde(deserialize_with = "crate::model::text::shared")]
+        address: Arc<str>,
+        /// 128 random bits that make the contender's name its own.
+        guid: u128,
+        /// This call.
+        attempt: AttemptId,
+        /// The new lease.
+        new: NewLease,
+    },
 }
 
 /// Bounds of a hold in time, counted from its grant by the leader. Zero: none. A contender has those of its first call: a later call of the
@@ -267,9 +304,13 @@ impl HoldBounds {
 pub struct NewLease {
     /// Id and password that the proposing node has drawn. Refused if the id was ever seen; the node then draws another.
     pub key: LeaseKey,
-    /// Time without a renewal after which the leader ends the lease.
+    /// Time without a renewal after which the leader ends the lease, or [`NEVER_ENDS_MS`].
     pub timeout_ms: u32,
 }
+
+/// Timeout of a lease that no leader ends: it lives until its lock is released or broken. A lock that a Redis client takes without an expiry
+/// has such a lease.
+pub const NEVER_ENDS_MS: u32 = u32::MAX;
 
 /// Mode after a downgrade.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -76,6 +76,7 @@ impl Store {
             Command::Lock(LockCommand::Configure { limit, draining, .. }) => {
                 !only_removes_settings(*limit, *draining)
             }
+            // A replaced lease ends, so the new one adds only its note.
             // Release requests, their answers and upgrades are bounded for each holder.
             Command::Lock(
                 LockCommand::Release { .. }
@@ -88,6 +89,7 @@ impl Store {
                 | LockCommand::Revoke { .. }
                 | LockCommand::AnswerRevoke { .. }
                 | LockCommand::EndHolds { .. }
+                | LockCommand::ChangeLease { .. }
                 | LockCommand::CountDelays { .. },
             ) => false,
         }

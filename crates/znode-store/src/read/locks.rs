@@ -9,12 +9,12 @@ use crate::locks::deadlock::MAX_GRAPH_WAITS;
 use crate::locks::name;
 use crate::locks::queue::{Queue, QueuePosition};
 use crate::locks::view::{
-    BoundedHold, ClosedLock, ClosedView, ContenderState, ContenderView, LeaseView, LockCounts, LockSummary,
-    LockView, WaitView,
+    BoundedHold, ClosedLock, ClosedView, ContenderState, ContenderView, HoldingLease, LeaseView, LockCounts,
+    LockSummary, LockUse, LockView, WaitView,
 };
 use crate::model::event::Hold;
 use crate::model::ids::{LeaseKey, SessionId, Zxid};
-use crate::model::lock::{AttemptId, HolderId, Revocation};
+use crate::model::lock::{AttemptId, HolderId, LockMode, Revocation};
 use crate::model::path::{LockName, ZPath};
 use crate::read::pages::MAX_LOOKED_AT;
 use crate::store::Store;
@@ -271,6 +271,30 @@ impl Store {
             contender: found.state(),
             lock: found.lock,
         })
+    }
+
+    /// Returns how a lock is used. A lease whose end is being applied does not hold its lock any more.
+    pub fn lock_use(&self, lock: &LockName) -> LockUse {
+        let Some(queue) = self.locks.queue(lock).filter(|queue| queue.len() > 0) else {
+            return LockUse::Free;
+        };
+        let holder = queue
+            .holders()
+            .next()
+            .filter(|holder| holder.request.mode == LockMode::Exclusive);
+        let leased = holder.and_then(|holder| {
+            let session = self
+                .sessions
+                .get(holder.session)
+                .filter(|session| session.is_lease)?;
+            Some(HoldingLease {
+                session: holder.session,
+                timeout_ms: session.timeout_ms,
+                note: holder.record.as_ref()?.note.clone(),
+                fencing_token: holder.token(),
+            })
+        });
+        leased.map_or(LockUse::Other, LockUse::Leased)
     }
 
     /// Returns the hold of a contender if it has bounds in time.

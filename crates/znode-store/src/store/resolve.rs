@@ -123,6 +123,15 @@ impl Store {
         self.contender(&LockName::of_contender(&path)?, path.name())
     }
 
+    /// Returns the contender of this lease if it holds the lock.
+    pub(crate) fn held_by_lease(&self, lock: &LockName, lease: SessionId) -> Option<ResolvedContender> {
+        let state = self.sessions.get(lease).filter(|state| state.is_lease)?;
+        let &(_, index) = state.ephemerals.first()?;
+        let found = self.contender(lock, self.tree.path(index).name())?;
+        let holds = found.session == lease && found.queue_position == QueuePosition::Holds;
+        holds.then_some(found)
+    }
+
     /// Returns whether a session holds a lock with this token.
     pub(crate) fn holds(&self, session: SessionId, lock: &LockName, token: Zxid) -> bool {
         let Some(queue) = self.locks.queue(lock) else {

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use znode_store::{
     AccessCommand, Acl, AttemptId, Command, CreateMode, CreatePath, Downgraded, EntryContext, HoldBounds,
-    Identities, Identity, LeaseKey, Limits, LockCommand, LockMode, LockName, LockWish, MirrorStep, NewLease,
-    NewToken, Op, Password, PathGrant, Refusal, Request, Right, Rights, RoleName, SessionId, Step, Store,
-    TokenHash, TokenId, Turn, Unproven, WithdrawCause, ZPath, Zxid,
+    Identities, Identity, LeaseChange, LeaseKey, Limits, LockCommand, LockMode, LockName, LockWish,
+    MirrorStep, NewLease, NewToken, Op, Password, PathGrant, Refusal, Request, Right, Rights, RoleName,
+    SessionId, Step, Store, TokenHash, TokenId, Turn, Unproven, WithdrawCause, ZPath, Zxid,
 };
 
 const NOW_MS: u64 = 1_000;
@@ -338,6 +338,15 @@ fn steps(place: Place) -> Vec<(LockCommand, Rule)> {
             },
             locks,
         ),
+        // The lease does not exist, so the right to the lock alone is checked.
+        (
+            LockCommand::ChangeLease {
+                lock: lock.clone(),
+                lease: SessionId(78),
+                change: LeaseChange::Release,
+            },
+            locks,
+        ),
         (
             LockCommand::AcquireMany {
                 wishes: vec![wish],
@@ -659,6 +668,7 @@ fn kind(command: &Command) -> &'static str {
         Command::Lock(LockCommand::AcquireBounded { lease: None, .. }) => "acquire bounded",
         Command::Lock(LockCommand::AcquireBounded { lease: Some(_), .. }) => "acquire lease",
         Command::Lock(LockCommand::EndHolds { .. }) => "end holds",
+        Command::Lock(LockCommand::ChangeLease { .. }) => "change lease",
         Command::Access(AccessCommand::Secure { .. }) => "secure",
         Command::Access(AccessCommand::CreateToken(_)) => "create token",
         Command::Access(AccessCommand::RevokeToken(_)) => "revoke token",
@@ -683,7 +693,7 @@ fn op_kind(op: &Op) -> &'static str {
 }
 
 /// Number of names of the two functions above.
-const KINDS: usize = 46;
+const KINDS: usize = 47;
 
 /// A secured state with everybody's tokens, in which the paths, the locks and the sessions exist.
 fn world(who: Who) -> (Store, Zxid) {

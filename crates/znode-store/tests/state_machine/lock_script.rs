@@ -12,6 +12,9 @@
 //! | `acquire CALL LOCK [WISH] min_hold=MS max_hold=MS` | the same with bounds of the hold |
 //! | `acquire CALL LOCK [WISH] lease=N [ttl=MS] [password=BYTE]` | the same in a lease of its own |
 //! | `renew_lease N ttl=MS [password=BYTE]`, `release_lease N [password=BYTE]` | changes the timeout of a lease; releases it |
+//! | `free_lease LOCK N`, `extend_lease LOCK N ttl=MS` | releases or renews the lease that holds a lock |
+//! | `replace_lease CALL LOCK N by=N [ttl=MS] [note=]` | replaces the lease that holds a lock by another |
+//! | `use LOCK` | reads |
 //! | `end_holds LOCK:HOLDER… [term=N]` | the maximum time of holds is over |
 //! | `release LOCK HOLDER` | releases one hold |
 //! | `time_out CALL LOCK HOLDER`, `abandon CALL LOCK HOLDER` | withdraws a call |
@@ -37,8 +40,8 @@ use std::fmt::Write as _;
 use goldenscript::{ArgumentConsumer, Command as Line};
 use znode_store::{
     AttemptId, Command, ContenderNames, ContenderState, ContenderView, Downgraded, HoldBounds, HolderId,
-    LeaseKey, LockCommand, LockMode, LockName, LockRequest, LockWish, NewLease, OwnerView, Password,
-    Revocation, Store, WaitView, WithdrawCause, Zxid, holders_by_rule, holders_by_rule_after,
+    LeaseChange, LeaseKey, LockCommand, LockMode, LockName, LockRequest, LockWish, NewLease, OwnerView,
+    Password, Revocation, Store, WaitView, WithdrawCause, Zxid, holders_by_rule, holders_by_rule_after,
 };
 
 use crate::script::{Script, session};
@@ -85,6 +88,38 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
                     wait,
                 },
             }
+        }
+        name @ ("free_lease" | "extend_lease" | "replace_lease") => {
+            let call: u64 = match name {
+                "replace_lease" => args.next_pos().ok_or("which call?")?.parse()?,
+                _ => 0,
+            };
+            let lock = lock(&mut args)?;
+            let lease = session(args.next_pos().ok_or("which lease?")?)?;
+            let timeout_ms = args.take_key("ttl").map_or(Ok(10_000), str::parse)?;
+            let change = match name {
+                "free_lease" => LeaseChange::Release,
+                "extend_lease" => LeaseChange::Renew { timeout_ms },
+                _ => {
+                    let by = args.take_key("by").ok_or("by which lease?")?.to_owned();
+                    LeaseChange::Replace {
+                        note: args.take_key("note").unwrap_or_default().into(),
+                        address: "".into(),
+                        guid: call.into(),
+                        attempt: AttemptId(call),
+                        new: NewLease {
+                            key: lease_key(&by, &mut args)?,
+                            timeout_ms,
+                        },
+                    }
+                }
+            };
+            LockCommand::ChangeLease { lock, lease, change }
+        }
+        "use" => {
+            let lock = lock(&mut args)?;
+            args.reject_next()?;
+            return Ok(Some(format!("{:?}", store.lock_use(&lock))));
         }
         "end_holds" => LockCommand::EndHolds {
             term: args.take_key("term").map_or(Ok(1), str::parse)?,

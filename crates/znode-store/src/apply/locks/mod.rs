@@ -133,5 +133,6 @@ pub(crate) fn lock_command(
             }
         }
         LockCommand::EndHolds { holders, term } => release::end_holds(store, cx, holders, term),
+        LockCommand::ChangeLease { .. } => unreachable!("it is a command on a lease: apply::leases"),
     }
 }
