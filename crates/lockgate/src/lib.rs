@@ -60,6 +60,7 @@ mod start_error;
 pub mod testing;
 mod transport;
 mod setup_notice;
+mod redis;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 #[cfg(not(feature = "zookeeper"))]
@@ -89,6 +90,7 @@ pub use lock_node;
 /// Former name of [`lock_node`], for programs that use it.
 #[doc(hidden)]
 pub use lock_node as raft_node;
+pub use redis_front;
 pub use transport_security;
 #[cfg(feature = "zookeeper")]
 pub use zk_front;

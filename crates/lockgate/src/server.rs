@@ -27,6 +27,7 @@ use znode_store::Limits;
 
 use crate::in_process::InProcess;
 use crate::operator::OperatorFile;
+use crate::redis::{self, Redis};
 use crate::setup_notice::SetupNotice;
 use crate::start_error::StartError;
 use crate::transport::{TlsConfig, Transport, refuse_exposed, requires_access};
@@ -41,6 +42,7 @@ pub struct Lockgate {
     locks: Locks,
     http_address: Option<SocketAddr>,
     zookeeper: zookeeper::Addresses,
+    redis_address: Option<SocketAddr>,
     admin_address: Option<SocketAddr>,
     front_ends: Mutex<Vec<FrontEnd>>,
     /// Triggers a check of the certificate files; `None` without TLS.
@@ -57,6 +59,7 @@ pub struct Lockgate {
 struct LiveFrontEnds {
     http: LiveConfig,
     admin: LiveConfig,
+    redis: Redis,
     #[cfg_attr(
         not(feature = "zookeeper"),
         expect(dead_code, reason = "there is nothing to configure")
@@ -74,6 +77,8 @@ pub struct LiveSettings {
     /// Bounds of clients of ZooKeeper.
     #[cfg(feature = "zookeeper")]
     pub zookeeper: zk_front::ZkConfig,
+    /// Bounds of clients of Redis.
+    pub redis: redis_front::RedisConfig,
     /// Admission control of the node.
     pub admission: AdmissionConfig,
     /// Other settings of the node.
@@ -99,6 +104,7 @@ pub struct Builder {
     http: HttpConfig,
     http_listen: HttpListen,
     zookeeper: zookeeper::Settings,
+    redis: redis::Settings,
     admin: HttpConfig,
     admin_listen: Option<String>,
     tls: Option<TlsConfig>,
@@ -205,6 +211,18 @@ impl Builder {
     #[cfg(feature = "zookeeper")]
     pub fn zookeeper_config(mut self, zookeeper: zk_front::ZkConfig) -> Self {
         self.zookeeper.config = zookeeper;
+        self
+    }
+
+    /// Serves clients of Redis too, for locks. With port 0 the system chooses a port, which [`Lockgate::redis_address`] returns.
+    pub fn redis_listen(mut self, address: impl Into<String>) -> Self {
+        self.redis.listen = Some(address.into());
+        self
+    }
+
+    /// Sets the bounds of clients of Redis, and where their locks are.
+    pub fn redis_config(mut self, redis: redis_front::RedisConfig) -> Self {
+        self.redis.config = redis;
         self
     }
 
@@ -320,8 +338,10 @@ impl Builder {
         let address = |port: &Option<(TcpListener, SocketAddr)>| port.as_ref().map(|(_, address)| *address);
         let (http_address, admin_address) = (address(&ports.http), address(&ports.admin));
         let zookeeper_addresses = ports.zookeeper.addresses();
+        let redis_address = address(&ports.redis);
         let bound = [
             http_address,
+            redis_address,
             zookeeper_addresses.main,
             zookeeper_addresses.plain,
             admin_address,
@@ -329,6 +349,7 @@ impl Builder {
         let bound = bound.into_iter().flatten();
         let access_required = requires_access(self.access_required, self.insecure, bound);
         self.http.secured_only = access_required;
+        self.redis.config.secured_only = access_required;
         self.zookeeper
             .set_common(access_required, self.http.tracing.clone());
         let node = Node::start(self.config).await?;
@@ -352,6 +373,8 @@ impl Builder {
             port_metrics.push(("administration", self.admin.meter.clone()));
         }
         zookeeper.register(&mut registry, &mut port_metrics);
+        let redis = Redis::new(&node, self.redis.config, redis_address);
+        redis.register(&mut port_metrics);
         http::register_connections(&mut registry, port_metrics);
         let (http_bounds, admin_bounds) = (LiveConfig::from(self.http), LiveConfig::from(self.admin));
         let router = http::measured_router(node.clone(), locks.clone(), http_bounds.clone(), registry);
@@ -384,7 +407,11 @@ impl Builder {
         }
         let tls = transport.as_ref().map(|transport| transport.zookeeper.clone());
         let serving = zookeeper.serve(ports.zookeeper, tls, self.insecure);
-        front_ends.extend(serving.into_iter().map(|(stop, task)| FrontEnd { stop, task }));
+        let tls = transport.as_ref().map(|transport| transport.redis.clone());
+        let serving = serving
+            .into_iter()
+            .chain(redis.serve(ports.redis, tls, self.insecure));
+        front_ends.extend(serving.map(|(stop, task)| FrontEnd { stop, task }));
         if let Some(transport) = &transport {
             front_ends.push(FrontEnd::spawn(|stop| transport.follow(stop)));
         }
@@ -396,12 +423,14 @@ impl Builder {
             node,
             http_address,
             zookeeper: zookeeper_addresses,
+            redis_address,
             admin_address,
             front_ends: Mutex::new(front_ends),
             stopping_component: std::sync::Mutex::default(),
             bounds: LiveFrontEnds {
                 http: http_bounds,
                 admin: admin_bounds,
+                redis,
                 zookeeper,
             },
         })
@@ -412,6 +441,7 @@ impl Builder {
 struct Ports {
     http: Option<(TcpListener, SocketAddr)>,
     zookeeper: zookeeper::Bound,
+    redis: Option<(TcpListener, SocketAddr)>,
     admin: Option<(TcpListener, SocketAddr)>,
 }
 
@@ -434,7 +464,8 @@ impl Builder {
             None if self.insecure => Ok(None),
             None => {
                 let (http, admin) = (self.http_address(), self.admin_listen.as_deref());
-                refuse_exposed(&self.config, http, self.zookeeper.listens(), admin).await?;
+                let redis = self.redis.listen.as_deref();
+                refuse_exposed(&self.config, http, self.zookeeper.listens(), redis, admin).await?;
                 Ok(None)
             }
         }
@@ -447,6 +478,10 @@ impl Builder {
         });
         let http = http.await?;
         let zookeeper = self.zookeeper.bind().await?;
+        let redis = listen(self.redis.listen.as_deref(), |address, source| {
+            StartError::Redis { address, source }
+        });
+        let redis = redis.await?;
         let admin = listen(self.admin_listen.as_deref(), |address, source| {
             StartError::Administration { address, source }
         });
@@ -454,6 +489,7 @@ impl Builder {
         Ok(Ports {
             http,
             zookeeper,
+            redis,
             admin,
         })
     }
@@ -521,6 +557,7 @@ impl Lockgate {
             http: HttpConfig::default(),
             http_listen: HttpListen::AsMember,
             zookeeper: zookeeper::Settings::default(),
+            redis: redis::Settings::default(),
             admin: HttpConfig::administration(),
             admin_listen: None,
             tls: None,
@@ -557,6 +594,11 @@ impl Lockgate {
         self.zookeeper.plain
     }
 
+    /// Returns the address for clients of Redis; `None` if none are served.
+    pub fn redis_address(&self) -> Option<SocketAddr> {
+        self.redis_address
+    }
+
     /// Returns the address of the administration port; `None` without one.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
@@ -591,6 +633,7 @@ impl Lockgate {
         self.bounds.admin.set(new.admin);
         #[cfg(feature = "zookeeper")]
         self.bounds.zookeeper.reconfigure(new.zookeeper);
+        self.bounds.redis.reconfigure(new.redis);
         self.node.set_admission(new.admission);
         Ok(())
     }

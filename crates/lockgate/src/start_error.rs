@@ -45,6 +45,14 @@ pub enum StartError {
         /// Error of the operating system.
         source: io::Error,
     },
+    /// The address for clients of Redis cannot be bound.
+    #[error("cannot listen for clients of Redis at {address}: {source}")]
+    Redis {
+        /// Address.
+        address: String,
+        /// Error of the operating system.
+        source: io::Error,
+    },
     /// The address for clients of ZooKeeper cannot be bound.
     #[error("cannot listen for clients of ZooKeeper at {address}: {source}")]
     ZooKeeper {

@@ -54,6 +54,7 @@ impl TlsConfig {
 pub(crate) struct Transport {
     pub http: ServerTls,
     pub zookeeper: ServerTls,
+    pub redis: ServerTls,
     pub peers: PeerTls,
     reload: Arc<Notify>,
 }
@@ -86,6 +87,7 @@ impl Transport {
         Ok(Self {
             http: serve("HTTP", &HTTP_PROTOCOLS, OldestVersion::Tls13)?,
             zookeeper: serve("clients of ZooKeeper", &[], *zookeeper_oldest)?,
+            redis: serve("clients of Redis", &[], OldestVersion::Tls13)?,
             peers: PeerTls::new(peers.as_ref().unwrap_or(files), cluster, node, peer_handshakes)?,
             reload: Arc::new(Notify::new()),
         })
@@ -96,6 +98,7 @@ impl Transport {
         let reloadable = vec![
             self.http.reloadable(),
             self.zookeeper.reloadable(),
+            self.redis.reloadable(),
             self.peers.reloadable(),
         ];
         keep_fresh(reloadable, self.reload.clone(), stop)
@@ -112,6 +115,7 @@ pub(crate) async fn refuse_exposed(
     config: &NodeConfig,
     http: Option<&str>,
     zookeeper: [Option<&str>; 2],
+    redis: Option<&str>,
     admin: Option<&str>,
 ) -> Result<(), StartError> {
     let peers = match config.raft.peer_listen {
@@ -126,6 +130,7 @@ pub(crate) async fn refuse_exposed(
         ("HTTP", http),
         ("clients of ZooKeeper", zookeeper[0]),
         ("clients of ZooKeeper", zookeeper[1]),
+        ("clients of Redis", redis),
         ("administration", admin),
         ("its peers", peers.as_deref()),
     ];

@@ -395,9 +395,9 @@ fn named_settings_exist() {
 /// Ports of other programs, and of clients in examples.
 const OTHER_PORTS: [u16; 3] = [4318, 51515, 57832];
 
-/// Ports that the documents choose for a second listener of each kind: the ZooKeeper port without TLS, and the
-/// administration.
-const SECOND_PORTS: [u16; 2] = [2182, 7600];
+/// Ports that the documents choose for further listeners: the ZooKeeper port without TLS, the administration,
+/// and Redis clients.
+const SECOND_PORTS: [u16; 3] = [2182, 7600, 6379];
 
 #[test]
 fn named_ports_are_those_of_the_program() {

@@ -116,6 +116,12 @@ impl SettingsReader<'_> {
                 config.zookeeper.max_connections,
             ),
             (
+                "redis.max_connections_per_address",
+                config.redis.max_connections_per_address,
+                "redis.max_connections",
+                config.redis.max_connections,
+            ),
+            (
                 "watches.per_watcher",
                 watches.per_watcher as usize,
                 "watches.per_node",
@@ -161,6 +167,8 @@ fn listeners(config: &ServeConfig) -> Vec<Listener> {
     let zookeeper = zookeeper.map(|address| ("zookeeper_listen".to_owned(), address));
     let zookeeper_plain = config.zookeeper_plain_listen.clone();
     let zookeeper_plain = zookeeper_plain.map(|address| ("zookeeper_plain_listen".to_owned(), address));
+    let redis = config.redis_listen.clone();
+    let redis = redis.map(|address| ("redis_listen".to_owned(), address));
     let admin = config.admin_listen.clone();
     let admin = admin.map(|address| ("admin_listen".to_owned(), address));
     let all = [
@@ -168,6 +176,7 @@ fn listeners(config: &ServeConfig) -> Vec<Listener> {
         ("HTTP", http),
         ("clients of ZooKeeper", zookeeper),
         ("clients of ZooKeeper without TLS", zookeeper_plain),
+        ("clients of Redis", redis),
         ("administration", admin),
     ];
     let all = all.into_iter();

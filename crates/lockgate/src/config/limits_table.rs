@@ -6,10 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Sections of a node's configuration whose every number is a limit.
-const SECTIONS: [&str; 7] = [
+const SECTIONS: [&str; 8] = [
     "http",
     "admin",
     "zookeeper",
+    "redis",
     "load",
     "limits",
     "watches",

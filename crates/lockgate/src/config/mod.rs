@@ -22,8 +22,10 @@ use std::time::Duration;
 
 use lock_api::http::HttpConfig;
 use lock_node::{AdmissionConfig, DiskConfig, NodeConfig, RaftNodeConfig, SnapshotConfig};
+use redis_front::RedisConfig;
 use zk_front::FourLetterWord;
 use zk_front::ZkConfig;
+use znode_store::LockName;
 
 pub use self::environment::Environment;
 pub use self::problem::{ConfigErrors, ConfigProblem, Source};
@@ -69,6 +71,8 @@ pub struct ServeConfig {
     pub zookeeper_listen: Option<String>,
     /// Address without TLS for clients of ZooKeeper, beside `zookeeper_listen` with TLS: `host:port`.
     pub zookeeper_plain_listen: Option<String>,
+    /// Address to listen at for clients of Redis: `host:port`; `None` if none are served.
+    pub redis_listen: Option<String>,
     /// Address of the administration port: `host:port`; `None` without one.
     pub admin_listen: Option<String>,
     /// Number of worker threads of the runtime; 1 is a runtime on the main thread alone.
@@ -79,6 +83,8 @@ pub struct ServeConfig {
     pub http: HttpConfig,
     /// Bounds of clients of ZooKeeper.
     pub zookeeper: ZkConfig,
+    /// Bounds of clients of Redis, and where their locks are.
+    pub redis: RedisConfig,
     /// Bounds of callers of the administration port.
     pub admin: HttpConfig,
     /// Certificates; `None` without TLS.
@@ -204,6 +210,7 @@ impl SettingsReader<'_> {
         };
         let zookeeper_listen = self.zookeeper_listen(&http_listen);
         let zookeeper_plain_listen = self.optional_address("zookeeper_plain_listen");
+        let redis_listen = self.optional_address("redis_listen");
         let admin_listen = self.optional_address("admin_listen");
         let mut node = NodeConfig::new(node_id, cluster, members, data_dir);
         node.raft.join = join.unwrap_or(node.raft.join);
@@ -228,11 +235,13 @@ impl SettingsReader<'_> {
             http_listen,
             zookeeper_listen,
             zookeeper_plain_listen,
+            redis_listen,
             admin_listen,
             workers,
             pid_file,
             http,
             zookeeper: self.zookeeper(),
+            redis: self.redis(),
             admin,
             insecure: self.flag("insecure").unwrap_or(false),
             access_required: self.flag("access.required"),
@@ -395,6 +404,23 @@ impl SettingsReader<'_> {
             .text("zookeeper.super_digest")
             .filter(|digest| !digest.is_empty());
         zookeeper
+    }
+
+    /// Reads the bounds of clients of Redis, and where their locks are.
+    fn redis(&mut self) -> RedisConfig {
+        let mut redis = RedisConfig::default();
+        if let Some(prefix) = self.text("redis.prefix") {
+            match LockName::parse(&prefix) {
+                Ok(_) => redis.prefix = prefix,
+                Err(bad) => self.error("redis.prefix", &format!("must be the name of a lock: {bad}")),
+            }
+        }
+        self.size("redis.max_connections", &mut redis.max_connections);
+        self.size(
+            "redis.max_connections_per_address",
+            &mut redis.max_connections_per_address,
+        );
+        redis
     }
 
     /// Reads the configuration of the log.

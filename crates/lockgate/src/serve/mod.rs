@@ -244,6 +244,7 @@ fn builder(config: ServeConfig) -> Builder {
         .http_config(config.http)
         .admin_config(config.admin)
         .zookeeper_config(config.zookeeper)
+        .redis_config(config.redis)
         .access_required(config.access_required)
         .insecure(config.insecure);
     if let Some(address) = config.admin_listen {
@@ -251,6 +252,9 @@ fn builder(config: ServeConfig) -> Builder {
     }
     if let Some(address) = config.zookeeper_listen {
         server = server.zookeeper_listen(address);
+    }
+    if let Some(address) = config.redis_listen {
+        server = server.redis_listen(address);
     }
     if let Some(address) = config.zookeeper_plain_listen {
         server = server.zookeeper_plain_listen(address);
@@ -298,6 +302,9 @@ fn log_addresses(server: &Lockgate) {
     }
     if let Some(address) = server.zookeeper_address() {
         info!(node, "serving clients of ZooKeeper at {address}");
+    }
+    if let Some(address) = server.redis_address() {
+        info!(node, "serving clients of Redis at {address}");
     }
     if let Some(address) = server.zookeeper_plain_address() {
         warn!(

@@ -18,7 +18,8 @@ pub fn raise_limit(config: &ServeConfig) {
     if let Err(error) = raise(required(config)) {
         warn!(
             "{error:#}: the limit of open files is too low for the maximum number of connections; raise it (`ulimit -n`, \
-             LimitNOFILE=), or allow fewer connections (http.max_connections, zookeeper.max_connections)"
+             LimitNOFILE=), or allow fewer connections (http.max_connections, zookeeper.max_connections, \
+             redis.max_connections)"
         );
     }
 }
@@ -42,5 +43,6 @@ fn required(config: &ServeConfig) -> u64 {
             config.zookeeper_listen.is_some() || config.zookeeper_plain_listen.is_some(),
             config.zookeeper.max_connections,
         )
+        + connections(config.redis_listen.is_some(), config.redis.max_connections)
         + connections(config.admin_listen.is_some(), config.admin.max_connections)
 }

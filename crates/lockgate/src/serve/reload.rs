@@ -62,6 +62,7 @@ impl Reloader {
             http: config.http,
             admin: config.admin,
             zookeeper: config.zookeeper,
+            redis: config.redis,
             admission: config.node.admission,
             tuning,
         });

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 /// Crates of the product that a product crate may depend on. Every other one is above it, or beside it.
-pub const ALLOWED: [(&str, &[&str]); 21] = [
+pub const ALLOWED: [(&str, &[&str]); 22] = [
     ("fault-injection", &[]),
     ("instruments", &[]),
     ("listener", &[]),
@@ -72,6 +72,16 @@ pub const ALLOWED: [(&str, &[&str]); 21] = [
             "znode-store",
         ],
     ),
+    (
+        "redis-front",
+        &[
+            "access-token",
+            "listener",
+            "lock-node",
+            "transport-security",
+            "znode-store",
+        ],
+    ),
     ("lock-client", &["transport-security"]),
     ("cli-support", &["lock-client", "transport-security"]),
     (
@@ -111,6 +121,7 @@ pub const ALLOWED: [(&str, &[&str]); 21] = [
             "lock-node",
             "migration",
             "raft-log",
+            "redis-front",
             "transport-security",
             "zk-front",
             "znode-store",

@@ -16,7 +16,8 @@ pub(super) async fn check_all(config: &ServeConfig, runs: bool, findings: &mut F
         let zookeeper = [&config.zookeeper_listen, &config.zookeeper_plain_listen];
         let zookeeper = zookeeper.map(Option::as_deref);
         let admin = config.admin_listen.as_deref();
-        if let Err(error) = refuse_exposed(node, http, zookeeper, admin).await {
+        if let Err(error) = refuse_exposed(node, http, zookeeper, config.redis_listen.as_deref(), admin).await
+        {
             findings.error("tls.certificate", error.to_string());
         }
     }
@@ -46,6 +47,7 @@ pub(super) async fn check_all(config: &ServeConfig, runs: bool, findings: &mut F
             "zookeeper_plain_listen".to_owned(),
             config.zookeeper_plain_listen.clone(),
         ),
+        ("redis_listen".to_owned(), config.redis_listen.clone()),
         ("admin_listen".to_owned(), config.admin_listen.clone()),
         (peer_setting, peer),
     ];

@@ -346,3 +346,42 @@ pub(super) const ZOOKEEPER: Section = Section {
         },
     ],
 };
+
+pub(super) const REDIS: Section = Section {
+    name: "redis",
+    meaning: "",
+    settings: &[
+        Setting {
+            name: "redis.prefix",
+            kind: Kind::Text,
+            default: DefaultValue::Literal("\"redis\""),
+            sample: SampleForm::Default,
+            reload: Reload::Restart,
+            meaning: "Where the locks of Redis clients are: the key k is the lock PREFIX/k. The same on all \
+                nodes.",
+        },
+        Setting {
+            name: "redis.max_connections",
+            kind: Kind::Number {
+                least: 1,
+                most: MAX_CONNECTIONS,
+            },
+            default: DefaultValue::Literal("10000"),
+            sample: SampleForm::Default,
+            reload: Reload::Live,
+            meaning: "Connections served at once; more get an error and are closed. Each costs a file \
+                descriptor and a few KiB.",
+        },
+        Setting {
+            name: "redis.max_connections_per_address",
+            kind: Kind::Number {
+                least: 1,
+                most: MAX_CONNECTIONS,
+            },
+            default: DefaultValue::Literal("5000"),
+            sample: SampleForm::Default,
+            reload: Reload::Live,
+            meaning: "Connections of one address.",
+        },
+    ],
+};

@@ -132,7 +132,7 @@ pub const MEMBERS: &str = "All nodes at the cluster's first start, this one incl
     other addresses for a node that does not answer at the known one.";
 
 /// All sections, in the order of the sample files.
-pub const SECTIONS: [&Section; 20] = [
+pub const SECTIONS: [&Section; 21] = [
     &node::NODE,
     &consensus::RAFT,
     &consensus::SNAPSHOTS,
@@ -148,6 +148,7 @@ pub const SECTIONS: [&Section; 20] = [
     &front_ends::HTTP,
     &front_ends::ADMIN,
     &front_ends::ZOOKEEPER,
+    &front_ends::REDIS,
     &protection::TLS,
     &protection::ACCESS,
     &protection::LOG,

@@ -75,6 +75,15 @@ pub(super) const NODE: Section = Section {
                 password are rejected unless `insecure` is true.",
         },
         Setting {
+            name: "redis_listen",
+            kind: Kind::AddressOrOff,
+            default: DefaultValue::Literal("\"off\""),
+            sample: SampleForm::Default,
+            reload: Reload::Restart,
+            meaning: "Address for programs that take their locks from Redis: \"127.0.0.1:6379\". It serves \
+                locks only (docs/clients/redis.md). With [tls] it has TLS.",
+        },
+        Setting {
             name: "admin_listen",
             kind: Kind::AddressOrOff,
             default: DefaultValue::Literal("\"off\""),

@@ -1,0 +1,90 @@
+//! State shared by all connections of this node: the node, the configuration and the counters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use listener::{ConnectionLimiter, ConnectionMetrics, LiveConnectionLimits};
+use lock_node::Node;
+use parking_lot::RwLock;
+use tokio::time::Instant;
+
+use crate::config::RedisConfig;
+
+/// Redis front end of one node. Cheap to clone.
+#[derive(Clone)]
+pub struct Front {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    node: Node,
+    config: RwLock<Arc<RedisConfig>>,
+    limiter: ConnectionLimiter,
+    bounds: LiveConnectionLimits,
+    metrics: ConnectionMetrics,
+    started: Instant,
+    next_client: AtomicI64,
+}
+
+impl Front {
+    /// Creates a front end without clients.
+    pub fn new(node: Node, config: RedisConfig) -> Self {
+        let bounds = LiveConnectionLimits::from(config.connection_limits());
+        Self {
+            inner: Arc::new(Inner {
+                node,
+                limiter: ConnectionLimiter::new(bounds.clone()),
+                bounds,
+                config: RwLock::new(Arc::new(config)),
+                metrics: ConnectionMetrics::default(),
+                started: Instant::now(),
+                next_client: AtomicI64::new(1),
+            }),
+        }
+    }
+
+    /// Returns the node.
+    pub fn node(&self) -> &Node {
+        &self.inner.node
+    }
+
+    /// Returns the configuration.
+    pub fn config(&self) -> Arc<RedisConfig> {
+        self.inner.config.read().clone()
+    }
+
+    /// Changes the connection limits. The prefix, and whether only a secured cluster is served, stay as they were at the start.
+    pub fn reconfigure(&self, new: RedisConfig) {
+        let mut now = self.inner.config.write();
+        self.inner.bounds.set(new.connection_limits());
+        *now = Arc::new(RedisConfig {
+            prefix: now.prefix.clone(),
+            secured_only: now.secured_only,
+            ..new
+        });
+    }
+
+    /// Returns the counters of the port's connections.
+    pub fn metrics(&self) -> &ConnectionMetrics {
+        &self.inner.metrics
+    }
+
+    pub(crate) fn limiter(&self) -> &ConnectionLimiter {
+        &self.inner.limiter
+    }
+
+    /// Returns the time since the start in seconds.
+    pub(crate) fn uptime_seconds(&self) -> u64 {
+        self.inner.started.elapsed().as_secs()
+    }
+
+    /// Returns the id of a new connection, for `CLIENT ID`.
+    pub(crate) fn next_client_id(&self) -> i64 {
+        self.inner.next_client.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns whether all clients are rejected because the cluster has to be secured first, or this node has not learnt yet that it is.
+    pub(crate) fn rejects_all_clients(&self) -> bool {
+        self.config().secured_only && !self.node().read_facts(|store| store.is_secured())
+    }
+}

@@ -1,0 +1,376 @@
+//! Operations on keys: reads behind a read barrier, and commands of the state machine.
+//!
+//! A key exists while its lock is in use. A change names the lease that a read has found, so it is refused if the key has changed
+//! meanwhile; the operation then begins again with another read. So each operation is atomic.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use lock_node::{HeartbeatError, Node, ProposeError, Unavailable};
+use tokio::time::Instant;
+use znode_store::{
+    AttemptId, Command, ContenderNames, HoldBounds, HoldingLease, Identities, LeaseChange, LeaseKey,
+    LockCommand, LockMode, LockName, LockUse, LockWish, MAX_NOTE_BYTES, NEVER_ENDS_MS, NewLease, Password,
+    Refusal, Reply, Request, Right, SessionId, View,
+};
+
+use crate::name;
+
+/// Maximum number of attempts of an operation. Each failed one was overtaken by another client, so some client makes progress.
+const MAX_ATTEMPTS: usize = 32;
+
+/// Maximum time to wait for a leader: more than an election takes, and less than a client of Redlock gives a server.
+const LEADER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Time between two attempts to reach the leader.
+const LEADER_POLL_INTERVAL: Duration = Duration::from_millis(25);
+
+/// Reason for which a command has no ordinary reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Nothing was done; the client gets this error.
+    Error(String),
+    /// The command may have been executed. The connection ends, as with a lost Redis.
+    Unknown(String),
+}
+
+impl Failure {
+    pub fn error(text: impl Into<String>) -> Self {
+        Self::Error(text.into())
+    }
+}
+
+impl From<Unavailable> for Failure {
+    fn from(unavailable: Unavailable) -> Self {
+        Self::Error(format!("CLUSTERDOWN {}", unavailable.reason))
+    }
+}
+
+impl From<ProposeError> for Failure {
+    fn from(error: ProposeError) -> Self {
+        match error {
+            ProposeError::Unavailable(unavailable) => unavailable.into(),
+            ProposeError::OutcomeUnknown(reason) => Self::Unknown(reason),
+        }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let code = match &refusal {
+            Refusal::Unauthenticated(_) => return Self::error("NOAUTH Authentication required."),
+            Refusal::Forbidden { .. } | Refusal::NotYourSession(_) | Refusal::NoAuth(_) => "NOPERM",
+            Refusal::LockBusy { .. } => {
+                return Self::error(
+                    "BUSY the lock is held by a session or others wait for it, so no Redis client replaces its holder",
+                );
+            }
+            _ => "ERR",
+        };
+        Self::Error(format!("{code} {refusal}"))
+    }
+}
+
+/// Expiry of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    Never,
+    In(Ttl),
+}
+
+/// Time to live in milliseconds: at least 1, and less than [`NEVER_ENDS_MS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ttl(u32);
+
+impl Ttl {
+    /// Checks a time to live; `None` if it is over, or too long.
+    pub fn from_ms(ms: i64) -> Option<Self> {
+        let ms = u32::try_from(ms).ok()?;
+        (ms > 0 && ms < NEVER_ENDS_MS).then_some(Self(ms))
+    }
+
+    pub fn duration(self) -> Duration {
+        Duration::from_millis(self.0.into())
+    }
+}
+
+impl Expiry {
+    /// Returns the whole time of a lease.
+    pub fn of_lease(lease: &HoldingLease) -> Self {
+        Ttl::from_ms(lease.timeout_ms.into()).map_or(Self::Never, Self::In)
+    }
+
+    fn timeout_ms(self) -> u32 {
+        match self {
+            Self::Never => NEVER_ENDS_MS,
+            Self::In(Ttl(ms)) => ms,
+        }
+    }
+}
+
+/// Text of a value, within the bounds of a lease's note.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Value<'v>(&'v str);
+
+impl<'v> Value<'v> {
+    pub fn parse(bytes: &'v [u8]) -> Result<Self, Failure> {
+        if bytes.len() > MAX_NOTE_BYTES {
+            let text = format!(
+                "ERR the value of a lock has at most {MAX_NOTE_BYTES} bytes, and this one {}",
+                bytes.len()
+            );
+            return Err(Failure::Error(text));
+        }
+        let text = std::str::from_utf8(bytes);
+        text.map(Self)
+            .map_err(|_| Failure::error("ERR the value of a lock is UTF-8, and this one is not"))
+    }
+}
+
+/// A key in use, as a read has found it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// Its lock is held by a lease.
+    Lease(HoldingLease),
+    /// Its lock is used otherwise: by a session or a ZooKeeper client, in another mode, or it only has waiters.
+    Other,
+}
+
+impl Entry {
+    /// Returns the value. A holder that is no lease has none.
+    pub fn value(&self) -> Bytes {
+        match self {
+            Self::Lease(lease) => Bytes::copy_from_slice(lease.note.as_bytes()),
+            Self::Other => Bytes::new(),
+        }
+    }
+
+    /// Returns the lease if it has this value.
+    pub fn lease_with(&self, value: &[u8]) -> Option<&HoldingLease> {
+        match self {
+            Self::Lease(lease) if lease.note.as_bytes() == value => Some(lease),
+            _ => None,
+        }
+    }
+
+    /// Returns the lease, or an error for a client that would change another holder.
+    pub fn lease(&self) -> Result<&HoldingLease, Failure> {
+        match self {
+            Self::Lease(lease) => Ok(lease),
+            Self::Other => Err(Failure::error(
+                "BUSY the lock is used by a client of another protocol; it can be broken over HTTP",
+            )),
+        }
+    }
+}
+
+/// Keys of a node, as one caller uses them.
+pub(crate) struct Keys<'a> {
+    pub node: &'a Node,
+    pub caller: &'a Identities,
+    pub address: &'a str,
+    pub prefix: &'a str,
+}
+
+impl Keys<'_> {
+    fn lock(&self, key: &[u8]) -> Result<LockName, Failure> {
+        name::lock_of(self.prefix, key).ok_or_else(|| {
+            Failure::error("ERR the key is too long for a lock's name, which has at most 512 bytes")
+        })
+    }
+
+    /// Reads a key. The read is linearizable: it shows everything that was acknowledged before, by any node.
+    pub async fn read(&self, key: &[u8]) -> Result<Option<Entry>, Failure> {
+        let lock = self.lock(key)?;
+        self.barrier().await?;
+        self.look(&lock, |view| {
+            view.may(Right::Lock, lock.znode())
+                .or_else(|_| view.may(Right::Read, lock.znode()))
+        })
+    }
+
+    /// Waits until this node has applied everything that was acknowledged before, by any node. While there is no leader it tries again for a
+    /// moment: lock libraries take an error for a lock that they did not get, and nothing was done yet.
+    pub async fn barrier(&self) -> Result<(), Failure> {
+        let until = Instant::now() + LEADER_TIMEOUT;
+        loop {
+            match self.node.read_barrier().await {
+                Ok(()) => return Ok(()),
+                Err(unavailable) if Instant::now() >= until => return Err(unavailable.into()),
+                Err(_) => tokio::time::sleep(LEADER_POLL_INTERVAL).await,
+            }
+        }
+    }
+
+    fn look(
+        &self,
+        lock: &LockName,
+        allowed: impl FnOnce(View<'_>) -> Result<(), Refusal>,
+    ) -> Result<Option<Entry>, Failure> {
+        let entry = self.node.read(|store| {
+            allowed(store.seen_by(self.caller))?;
+            Ok::<_, Refusal>(match store.lock_use(lock) {
+                LockUse::Free => None,
+                LockUse::Leased(lease) => Some(Entry::Lease(lease)),
+                LockUse::Other => Some(Entry::Other),
+            })
+        });
+        Ok(entry?)
+    }
+
+    /// Begins a change of a key.
+    pub fn change(&self, key: &[u8]) -> Result<Change<'_>, Failure> {
+        Ok(Change {
+            keys: self,
+            lock: self.lock(key)?,
+            attempts_left: MAX_ATTEMPTS,
+        })
+    }
+
+    async fn propose(&self, command: Command) -> Result<Result<Reply, Refusal>, Failure> {
+        let request = Request {
+            session: None,
+            request_id: None,
+            caller: self.caller.clone(),
+            command,
+        };
+        Ok(self.node.propose(request).await?.outcome)
+    }
+
+    /// Returns the remaining time of a lease; `None` if it never ends. Only the leader knows when it was last renewed. Other nodes return the
+    /// whole time, which is never too short for a client that waits until the key has expired.
+    pub fn remaining(&self, lease: &HoldingLease) -> Option<Duration> {
+        if lease.timeout_ms == NEVER_ENDS_MS {
+            return None;
+        }
+        let timeout = Duration::from_millis(lease.timeout_ms.into());
+        let silence = self.node.silence(lease.session).unwrap_or_default();
+        Some(timeout.saturating_sub(silence))
+    }
+}
+
+/// Change of a key: a read, and a command that is valid only if the key is as the read has found it. Where a step returns `false` another
+/// client came between, and the change begins again with another read.
+pub(crate) struct Change<'k> {
+    keys: &'k Keys<'k>,
+    lock: LockName,
+    attempts_left: usize,
+}
+
+impl Change<'_> {
+    /// Reads the key, as [`Keys::read`] does. Needs the right to lock.
+    pub async fn read(&mut self) -> Result<Option<Entry>, Failure> {
+        self.attempts_left = match self.attempts_left.checked_sub(1) {
+            Some(left) => left,
+            None => {
+                return Err(Failure::error(
+                    "TRYAGAIN other clients change the key all the time",
+                ));
+            }
+        };
+        self.keys.barrier().await?;
+        let lock = &self.lock;
+        self.keys.look(lock, |view| view.may(Right::Lock, lock.znode()))
+    }
+
+    /// Acquires a free lock. Returns whether it did; if not, another client was faster, or the lock is drained or closed.
+    pub async fn acquire(&self, value: &Value<'_>, expiry: Expiry) -> Result<bool, Failure> {
+        let wish = LockWish {
+            lock: self.lock.clone(),
+            mode: LockMode::Exclusive,
+            permits: 1,
+            owner: "".into(),
+            reentrant: false,
+            note: value.0.into(),
+            address: self.keys.address.into(),
+            lock_delay_ms: 0,
+            names: ContenderNames::default(),
+        };
+        let command = LockCommand::AcquireBounded {
+            wish,
+            guid: u128::from_le_bytes(random()),
+            attempt: new_attempt(),
+            wait: false,
+            bounds: HoldBounds::default(),
+            lease: Some(new_lease(expiry)),
+        };
+        match self.keys.propose(Command::Lock(command)).await? {
+            Ok(_) => Ok(true),
+            Err(Refusal::LockBusy { .. } | Refusal::Draining(_) | Refusal::ModeConflict { .. }) => Ok(false),
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+
+    /// Ends the lease that holds a lock and gives the lock to a new one.
+    pub async fn replace(
+        &self,
+        lease: &HoldingLease,
+        value: &Value<'_>,
+        expiry: Expiry,
+    ) -> Result<bool, Failure> {
+        let replace = LeaseChange::Replace {
+            note: value.0.into(),
+            address: self.keys.address.into(),
+            guid: u128::from_le_bytes(random()),
+            attempt: new_attempt(),
+            new: new_lease(expiry),
+        };
+        self.change_lease(lease, replace).await
+    }
+
+    /// Releases a lock that a lease holds.
+    pub async fn release(&self, lease: &HoldingLease) -> Result<bool, Failure> {
+        self.change_lease(lease, LeaseChange::Release).await
+    }
+
+    /// Gives a lease its whole time again, or another one. The same time again needs no log entry.
+    pub async fn renew(&self, lease: &HoldingLease, expiry: Expiry) -> Result<bool, Failure> {
+        let timeout_ms = expiry.timeout_ms();
+        if timeout_ms != lease.timeout_ms {
+            return self.change_lease(lease, LeaseChange::Renew { timeout_ms }).await;
+        }
+        self.keys.node.read(|store| {
+            let view = store.seen_by(self.keys.caller);
+            view.may_use(lease.session)
+                .or_else(|_| view.may(Right::Break, self.lock.znode()))
+        })?;
+        match self.keys.node.heartbeat(lease.session).await {
+            Ok(_) => Ok(true),
+            Err(HeartbeatError::SessionEnded | HeartbeatError::NoSession) => Ok(false),
+            Err(HeartbeatError::Unavailable(unavailable)) => Err(unavailable.into()),
+        }
+    }
+
+    async fn change_lease(&self, lease: &HoldingLease, change: LeaseChange) -> Result<bool, Failure> {
+        let command = LockCommand::ChangeLease {
+            lock: self.lock.clone(),
+            lease: lease.session,
+            change,
+        };
+        match self.keys.propose(Command::Lock(command)).await? {
+            Ok(_) => Ok(true),
+            Err(Refusal::LeaseExpired) => Ok(false),
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+}
+
+fn new_lease(expiry: Expiry) -> NewLease {
+    NewLease {
+        key: LeaseKey {
+            session: SessionId::from_random(u64::from_le_bytes(random())),
+            password: Password(random()),
+        },
+        timeout_ms: expiry.timeout_ms(),
+    }
+}
+
+fn new_attempt() -> AttemptId {
+    AttemptId::of_retry(0, u64::from_le_bytes(random()))
+}
+
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the operating system has random numbers");
+    bytes
+}

@@ -1,0 +1,298 @@
+//! Conversations with the front end over a socket, at the nodes of a cluster in this process. A line of a script is an inline command; below it
+//! are its replies.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lock_node::{MemberAddress, Node, NodeConfig};
+use redis_front::{Front, Protection, RedisConfig, serve};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use znode_store::{HoldingLease, LockName, LockUse};
+
+/// Timeout of every step; an intact step takes less even on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Poll interval of conditions.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+struct Cluster {
+    served: Vec<Served>,
+    _dir: TempDir,
+}
+
+struct Served {
+    node: Node,
+    address: SocketAddr,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(TIMEOUT, future).await {
+        Ok(done) => done,
+        Err(_) => panic!("{what}: not within {TIMEOUT:?}"),
+    }
+}
+
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    in_time(what, async {
+        while !condition() {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    })
+    .await;
+}
+
+impl Cluster {
+    async fn start(size: u64) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut listeners, mut members) = (Vec::new(), BTreeMap::new());
+        for id in 1..=size {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let peer = listener.local_addr().unwrap().to_string();
+            // No node serves HTTP, but the addresses of members have to be distinct.
+            let http = peer.clone();
+            members.insert(id, MemberAddress { peer, http });
+            listeners.push((id, listener));
+        }
+        let mut served = Vec::new();
+        for (id, peers) in listeners {
+            let mut config = NodeConfig::new(id, "test", members.clone(), dir.path().join(format!("{id}")));
+            config.raft.timing.heartbeat = Duration::from_millis(30);
+            config.raft.timing.election_min = Duration::from_millis(150);
+            config.raft.timing.election_max = Duration::from_millis(300);
+            let node = Node::start_on(config, peers).await.unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let stop = CancellationToken::new();
+            let front = Front::new(node.clone(), RedisConfig::default());
+            let serving = tokio::spawn(serve(listener, front, Protection::Trusted, stop.clone()));
+            served.push(Served {
+                node,
+                address,
+                stop,
+                serving,
+            });
+        }
+        for served in &served {
+            until("a node is ready", || served.node.not_ready().is_none()).await;
+        }
+        Self { served, _dir: dir }
+    }
+
+    async fn client(&self, index: usize) -> Client {
+        let stream = TcpStream::connect(self.served[index].address).await.unwrap();
+        Client(BufReader::new(stream))
+    }
+
+    async fn stop(self) {
+        for served in self.served {
+            served.stop.cancel();
+            in_time("the node stops", served.node.stop()).await;
+            in_time("the front end stops", served.serving).await.unwrap();
+        }
+    }
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    async fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).await.unwrap();
+    }
+
+    async fn line(&mut self) -> String {
+        let mut line = String::new();
+        in_time("a reply", self.0.read_line(&mut line)).await.unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Reads a reply and writes it in one line.
+    async fn reply(&mut self) -> String {
+        let line = self.line().await;
+        let (kind, rest) = line.split_at(1);
+        match kind {
+            "$" if rest == "-1" => "null".to_owned(),
+            "$" => {
+                let mut bytes = vec![0; rest.parse::<usize>().unwrap() + 2];
+                in_time("a value", self.0.read_exact(&mut bytes)).await.unwrap();
+                format!("{:?}", String::from_utf8(bytes).unwrap().trim_end())
+            }
+            "*" => {
+                let mut items = Vec::new();
+                for _ in 0..rest.parse::<usize>().unwrap() {
+                    items.push(Box::pin(self.reply()).await);
+                }
+                format!("[{}]", items.join(" "))
+            }
+            _ => line,
+        }
+    }
+
+    async fn command(&mut self, command: &str) -> String {
+        self.send(format!("{command}\r\n").as_bytes()).await;
+        self.reply().await
+    }
+
+    /// Sends commands and compares the replies: `COMMAND => REPLY` in each line. A reply that ends with `…` is compared up to there.
+    async fn script(&mut self, script: &str) {
+        for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (command, expected) = line.split_once(" => ").unwrap();
+            let reply = self.command(command).await;
+            let is_expected = match expected.strip_suffix('…') {
+                Some(begin) => reply.starts_with(begin),
+                None => reply == expected,
+            };
+            assert!(is_expected, "{line}, but the reply is {reply}");
+        }
+    }
+}
+
+fn lease(node: &Node, lock: &str) -> HoldingLease {
+    match node.read(|store| store.lock_use(&LockName::parse(lock).unwrap())) {
+        LockUse::Leased(lease) => lease,
+        other => panic!("{lock} is {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn keys_are_locks_of_the_tree() {
+    let cluster = Cluster::start(1).await;
+    let mut client = cluster.client(0).await;
+    client
+        .script(
+            r#"
+            PING => +PONG
+            SET job one NX PX 60000 => +OK
+            SET job two NX PX 60000 => null
+            GET job => "one"
+            EXISTS job job other => :2
+            TYPE job => +string
+            STRLEN job => :3
+            SETNX job two => :0
+            KEYS j* => ["job"]
+            DBSIZE => :1
+            DELIFEQ job two => :0
+            DELEX job IFEQ one => :1
+            GET job => null
+            TTL job => :-2
+            SETNX job two => :1
+            TTL job => :-1
+            EXPIRE job 100 => :1
+            TTL job => :100
+            EXPIRE job 50 GT => :0
+            PEXPIRE job 50000 LT => :1
+            TTL job => :50
+            PERSIST job => :1
+            PERSIST job => :0
+            TTL job => :-1
+            GETSET job three => "two"
+            SET job four XX GET => "three"
+            SET job five IFEQ three => null
+            SET job five IFEQ four => +OK
+            PEXPIRE job -1 => :1
+            EXISTS job => :0
+            SET job six XX => null
+            "#,
+        )
+        .await;
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn same_value_is_ok_at_every_node_and_keeps_its_token() {
+    let cluster = Cluster::start(3).await;
+    let mut clients = Vec::new();
+    for index in 0..3 {
+        clients.push(cluster.client(index).await);
+    }
+    let mut tokens = Vec::new();
+    for client in &mut clients {
+        assert_eq!(client.command("SET k mine NX PX 60000").await, "+OK");
+        assert_eq!(client.command("SET k other NX PX 60000").await, "null");
+        assert_eq!(client.command("GET k").await, "\"mine\"");
+        tokens.push(client.command("LOCKGATE.TOKEN k").await);
+    }
+    assert!(tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");
+    assert_eq!(clients[1].command("SET k other").await, "+OK");
+    assert_ne!(clients[2].command("LOCKGATE.TOKEN k").await, tokens[0]);
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn key_expires_after_its_time_and_not_before() {
+    let cluster = Cluster::start(1).await;
+    let node = cluster.served[0].node.clone();
+    let mut client = cluster.client(0).await;
+    let begun = tokio::time::Instant::now();
+    assert_eq!(client.command("SET k v NX PX 300").await, "+OK");
+    until("the key has expired", || {
+        node.read(|store| store.lock_use(&LockName::parse("redis/k").unwrap())) == LockUse::Free
+    })
+    .await;
+    assert!(begun.elapsed() >= Duration::from_millis(300));
+    assert_eq!(client.command("SET k w NX").await, "+OK");
+    assert_eq!(lease(&node, "redis/k").timeout_ms, znode_store::NEVER_ENDS_MS);
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn transactions_scripts_and_errors_are_as_in_redis() {
+    let cluster = Cluster::start(1).await;
+    let mut client = cluster.client(0).await;
+    client
+        .script(
+            r#"
+            MULTI => +OK
+            SET k v NX => +QUEUED
+            GET k => +QUEUED
+            EXEC => [+OK "v"]
+            MULTI => +OK
+            NONSENSE => -ERR unknown command 'NONSENSE', with args beginning with:…
+            EXEC => -EXECABORT…
+            EXEC => -ERR EXEC without MULTI
+            HGET k f => -ERR unknown command 'HGET', with args beginning with: 'k' 'f'
+            GET => -ERR wrong number of arguments for 'get' command
+            SET k v NX XX => -ERR syntax error
+            SET k v EX 0 => -ERR invalid expire time in 'set' command
+            SELECT 1 => -ERR DB index is out of range
+            EVALSHA 0000000000000000000000000000000000000000 1 k v => -NOSCRIPT No matching script. Please use EVAL.
+            EVAL "return 1" 0 => -ERR unknown script…
+            SCRIPT EXISTS 0000 c3f8721cbb97f72bc19e972846bd7aaf91901658 => [:0 :1]
+            EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 k other => :0
+            EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 k v => :1
+            EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 k v => :0
+            EVALSHA 96da70f7716f27d278a5218544df37fd8b0a5e4c 2 a b v 60000 => :2
+            EVALSHA 96da70f7716f27d278a5218544df37fd8b0a5e4c 2 c b w 60000 => :0
+            EXISTS a b c => :2
+            EVALSHA aed6f382e410db8ba7926d4e5e9aab410bf2a78a 2 a b v 90000 => :2
+            TTL a => :90
+            EVALSHA e4612211c9f8f51c257e26e056b0a654b3187242 3 a b c v => :2
+            SET k v => +OK
+            FLUSHDB => +OK
+            EXISTS k => :0
+            AUTH nonsense => -WRONGPASS…
+            QUIT => +OK
+            "#,
+        )
+        .await;
+    assert_eq!(client.line().await, "", "the connection has ended");
+    let mut client = cluster.client(0).await;
+    client.send(b"*1\r\n$99999999\r\n").await;
+    assert_eq!(client.reply().await, "-ERR Protocol error: invalid bulk length");
+    assert_eq!(client.line().await, "", "the connection has ended");
+    let mut client = cluster.client(0).await;
+    client.send(b"HELLO 3\r\nGET none\r\nPING\r\n").await;
+    assert_eq!(client.line().await, "%7");
+    let mut line = String::new();
+    while line != "_" {
+        line = client.line().await;
+    }
+    assert_eq!(client.line().await, "+PONG");
+    cluster.stop().await;
+}
