@@ -628,6 +628,7 @@ pub fn later_requests() -> Vec<(&'static str, Request)> {
             change(LeaseChange::Renew { timeout_ms: 60_000 }),
         ),
         ("change_lease_replace", change(replace)),
+        ("change_lease_release_own", change(LeaseChange::ReleaseOwn)),
     ]
 }
 

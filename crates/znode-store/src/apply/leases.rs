@@ -99,6 +99,12 @@ pub(crate) fn change_lease(
             contenders::remove_contender(store, cx, &found, ContenderEnd::Released);
             Ok(Reply::Released { holds: 0 })
         }
+        LeaseChange::ReleaseOwn => {
+            contenders::remove_contender(store, cx, &found, ContenderEnd::Released);
+            end_lease(store, cx, lease);
+            store.sessions.note_released(lease);
+            Ok(Reply::Released { holds: 0 })
+        }
         LeaseChange::Renew { timeout_ms } => renew(store, cx, lease, timeout_ms),
         LeaseChange::Replace {
             note,

@@ -354,6 +354,7 @@ impl Display for LockCommand {
             }
             Self::ChangeLease { lock, lease, change } => match change {
                 LeaseChange::Release => write!(f, "release lock {lock} of lease {lease}"),
+                LeaseChange::ReleaseOwn => write!(f, "release lock {lock} of own lease {lease}"),
                 LeaseChange::Renew { timeout_ms } => {
                     write!(
                         f,

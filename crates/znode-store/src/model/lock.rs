@@ -280,6 +280,9 @@ pub enum LeaseChange {
         /// The new lease.
         new: NewLease,
     },
+    /// Releases the lock for the client that holds it, as it has named the note of the lease. The state remembers this, as it does a release
+    /// by the lease's key.
+    ReleaseOwn,
 }
 
 /// Bounds of a hold in time, counted from its grant by the leader. Zero: none. A contender has those of its first call: a later call of the

@@ -164,6 +164,11 @@ impl Store {
         self.sessions.fate(session)
     }
 
+    /// Returns whether a lease was released by its holder, lately.
+    pub fn lease_was_released(&self, lease: SessionId) -> bool {
+        self.sessions.was_released(lease)
+    }
+
     /// Returns the position of the latest command of a live session, or of its latest heartbeat in the log.
     pub fn session_heard_at(&self, session: SessionId) -> Option<Zxid> {
         Some(self.sessions.get(session)?.heard_at)

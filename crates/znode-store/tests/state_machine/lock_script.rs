@@ -12,7 +12,7 @@
 //! | `acquire CALL LOCK [WISH] min_hold=MS max_hold=MS` | the same with bounds of the hold |
 //! | `acquire CALL LOCK [WISH] lease=N [ttl=MS] [password=BYTE]` | the same in a lease of its own |
 //! | `renew_lease N ttl=MS [password=BYTE]`, `release_lease N [password=BYTE]` | changes the timeout of a lease; releases it |
-//! | `free_lease LOCK N`, `extend_lease LOCK N ttl=MS` | releases or renews the lease that holds a lock |
+//! | `free_lease LOCK N`, `free_own_lease LOCK N`, `extend_lease LOCK N ttl=MS` | releases or renews the lease that holds a lock |
 //! | `replace_lease CALL LOCK N by=N [ttl=MS] [note=]` | replaces the lease that holds a lock by another |
 //! | `use LOCK` | reads |
 //! | `end_holds LOCK:HOLDER… [term=N]` | the maximum time of holds is over |
@@ -89,7 +89,7 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
                 },
             }
         }
-        name @ ("free_lease" | "extend_lease" | "replace_lease") => {
+        name @ ("free_lease" | "free_own_lease" | "extend_lease" | "replace_lease") => {
             let call: u64 = match name {
                 "replace_lease" => args.next_pos().ok_or("which call?")?.parse()?,
                 _ => 0,
@@ -99,6 +99,7 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
             let timeout_ms = args.take_key("ttl").map_or(Ok(10_000), str::parse)?;
             let change = match name {
                 "free_lease" => LeaseChange::Release,
+                "free_own_lease" => LeaseChange::ReleaseOwn,
                 "extend_lease" => LeaseChange::Renew { timeout_ms },
                 _ => {
                     let by = args.take_key("by").ok_or("by which lease?")?.to_owned();
