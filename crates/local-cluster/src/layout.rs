@@ -32,6 +32,9 @@ pub const PEER_BASE_PORT: u16 = 7500;
 /// standard port.
 pub const ZOOKEEPER_BASE_PORT: u16 = 2180;
 
+/// Base port for Redis clients: node N uses this port + N. Redis itself, whose standard port is 6379, may run beside the nodes.
+pub const REDIS_BASE_PORT: u16 = 6380;
+
 /// Maximum number of nodes. More nodes on one machine would only compete for its cores; Raft gains nothing
 /// beyond seven.
 pub const MAX_NODES: u64 = 9;
@@ -78,6 +81,8 @@ pub struct LocalNode {
     pub peer: String,
     /// Address for ZooKeeper clients: `host:port`; `None` if the node does not serve them.
     pub zookeeper: Option<String>,
+    /// Address for Redis clients: `host:port`; `None` if the node does not serve them.
+    pub redis: Option<String>,
     /// True if the node serves nobody before the cluster is secured.
     pub requires_access: bool,
 }
@@ -88,6 +93,7 @@ impl LocalNode {
         [&self.http, &self.peer]
             .into_iter()
             .chain(&self.zookeeper)
+            .chain(&self.redis)
             .map(String::as_str)
     }
 
@@ -119,6 +125,7 @@ struct NodeSettings {
     members: BTreeMap<String, MemberAddress>,
     http_listen: Option<String>,
     zookeeper_listen: Option<String>,
+    redis_listen: Option<String>,
     #[serde(default)]
     access: AccessSettings,
 }
@@ -176,6 +183,7 @@ pub fn read(dir: &Path) -> anyhow::Result<Vec<LocalNode>> {
             http: own.http.clone(),
             peer: own.peer.clone(),
             zookeeper: settings.zookeeper_address(own),
+            redis: settings.redis_listen.filter(|address| address != NOT_SERVED),
             requires_access: settings.access.required,
         });
     }
@@ -208,6 +216,7 @@ pub fn add(nodes: &[LocalNode], id: NodeId) -> anyhow::Result<LocalNode> {
         },
     };
     let zookeeper = first.zookeeper.is_some().then_some(zookeeper);
+    let redis = redis_address(nodes, id)?;
     let text = fs::read_to_string(first.config_file()).context("reading a configuration to start from")?;
     let mut table: toml::Table = text.parse().context("reading a configuration to start from")?;
     let number = i64::try_from(id).context("the id is too large")?;
@@ -215,6 +224,8 @@ pub fn add(nodes: &[LocalNode], id: NodeId) -> anyhow::Result<LocalNode> {
     table.insert("join".into(), true.into());
     let listen = zookeeper.as_deref().unwrap_or(NOT_SERVED);
     table.insert("zookeeper_listen".into(), listen.into());
+    let listen = redis.as_deref().unwrap_or(NOT_SERVED);
+    table.insert("redis_listen".into(), listen.into());
     let mut members = toml::Table::new();
     let others = nodes.iter().map(|node| (node.id, &node.peer, &node.http));
     for (id, peer, http) in others.chain([(id, &peer, &http)]) {
@@ -236,6 +247,7 @@ pub fn add(nodes: &[LocalNode], id: NodeId) -> anyhow::Result<LocalNode> {
         http,
         peer,
         zookeeper,
+        redis,
         requires_access: first.requires_access,
     };
     let file = node.config_file();
@@ -257,10 +269,6 @@ pub fn put_aside(node: &LocalNode) -> anyhow::Result<PathBuf> {
 /// Returns the ports of a fictitious node 0, for peers, HTTP and ZooKeeper clients, if all nodes' ports
 /// follow their ids. The standard base port is assumed for nodes that do not serve ZooKeeper clients.
 fn bases(nodes: &[LocalNode]) -> Option<[u16; 3]> {
-    let base = |address: &str, id: NodeId| {
-        let port: u16 = address.strip_prefix("127.0.0.1:")?.parse().ok()?;
-        port.checked_sub(u16::try_from(id).ok()?)
-    };
     let mut all = nodes.iter().map(|node| {
         let zookeeper = match &node.zookeeper {
             Some(address) => base(address, node.id)?,
@@ -272,6 +280,48 @@ fn bases(nodes: &[LocalNode]) -> Option<[u16; 3]> {
     // Any ports of a single node follow its id; only the standard ones are certainly no coincidence.
     let standard = first == [PEER_BASE_PORT, HTTP_BASE_PORT, ZOOKEEPER_BASE_PORT];
     (all.all(|other| other == Some(first)) && (nodes.len() > 1 || standard)).then_some(first)
+}
+
+/// Returns the port of a fictitious node 0 if the port of this node follows its id.
+fn base(address: &str, id: NodeId) -> Option<u16> {
+    let port: u16 = address.strip_prefix("127.0.0.1:")?.parse().ok()?;
+    port.checked_sub(u16::try_from(id).ok()?)
+}
+
+/// Returns the address for Redis clients of one more node; `None` if the first node does not serve them.
+fn redis_address(nodes: &[LocalNode], id: NodeId) -> anyhow::Result<Option<String>> {
+    let mut bases = nodes.iter().map(|node| base(node.redis.as_deref()?, node.id));
+    let Some(first) = nodes.first().filter(|first| first.redis.is_some()) else {
+        return Ok(None);
+    };
+    let base = base(first.redis.as_deref().unwrap_or_default(), first.id);
+    let follows = base.is_some() && bases.all(|other| other == base);
+    let base = base.filter(|base| follows && (nodes.len() > 1 || *base == REDIS_BASE_PORT));
+    redis_port(base, id).map(Some)
+}
+
+/// Returns an address for Redis clients: of the port that follows the node's id, or without a base of a free one.
+fn redis_port(base: Option<u16>, id: NodeId) -> anyhow::Result<String> {
+    let Some(base) = base else {
+        return Ok(local(free_ports(1)?[0]));
+    };
+    let port = u16::try_from(u64::from(base) + id).context("the ports end at 65535")?;
+    check_free(id, &local(port))?;
+    Ok(local(port))
+}
+
+/// Adds an address for Redis clients to the configurations of a new cluster: `base` + N for node N, or without a base a free port.
+pub fn serve_redis(nodes: &mut BTreeMap<NodeId, LocalNode>, base: Option<u16>) -> anyhow::Result<()> {
+    let addresses: anyhow::Result<Vec<_>> = nodes.keys().map(|id| redis_port(base, *id)).collect();
+    for (node, address) in nodes.values_mut().zip(addresses?) {
+        let file = node.config_file();
+        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let line = format!("redis_listen = \"{address}\"\nzookeeper_listen = ");
+        let text = text.replacen("zookeeper_listen = ", &line, 1);
+        fs::write(&file, text).with_context(|| file.display().to_string())?;
+        node.redis = Some(address);
+    }
+    Ok(())
 }
 
 fn local(port: u16) -> String {
@@ -451,8 +501,14 @@ mod tests {
             zookeeper: base + 20,
         };
         let created = create(dir.path(), 3, ports, "[raft]\nheartbeat_ms = 50\n").unwrap();
+        let mut created: BTreeMap<_, _> = created.into_iter().map(|node| (node.id, node)).collect();
+        serve_redis(&mut created, Some(base + 30)).unwrap();
+        let created: Vec<_> = created.into_values().collect();
+        assert_eq!(created, read(&dir.path().canonicalize().unwrap()).unwrap());
+        assert_eq!(created[1].redis, Some(format!("127.0.0.1:{}", base + 32)));
         let added = add(&created, 7).unwrap();
         assert_eq!(added.http, format!("127.0.0.1:{}", base + 7));
+        assert_eq!(added.redis, Some(format!("127.0.0.1:{}", base + 37)));
         let text = fs::read_to_string(added.config_file()).unwrap();
         let table: toml::Table = text.parse().unwrap();
         assert_eq!(table["join"].as_bool(), Some(true));

@@ -37,7 +37,9 @@ use transport_security::ClientTls;
 
 use cli_support::credentials::Credentials;
 use cli_support::http_client;
-pub use layout::{HTTP_BASE_PORT, LocalNode, MAX_NODES, PEER_BASE_PORT, Ports, ZOOKEEPER_BASE_PORT};
+pub use layout::{
+    HTTP_BASE_PORT, LocalNode, MAX_NODES, PEER_BASE_PORT, Ports, REDIS_BASE_PORT, ZOOKEEPER_BASE_PORT,
+};
 pub use mixed_directories::mixed_directories;
 
 /// Poll interval while waiting for nodes. Nodes cannot notify the launcher, as there is no connection between
@@ -162,6 +164,11 @@ impl LocalCluster {
             executable,
             Credentials::default(),
         ))
+    }
+
+    /// Lets the nodes of a new cluster, none of which runs, serve Redis clients: node N at port `base` + N, or without a base at a free port.
+    pub fn serve_redis(&mut self, base: Option<u16>) -> anyhow::Result<()> {
+        layout::serve_redis(&mut self.nodes, base)
     }
 
     /// Configures a new cluster with TLS on all connections: creates an authority, and certificates of the

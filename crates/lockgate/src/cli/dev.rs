@@ -10,8 +10,8 @@ use cli_support::format::Output;
 use cli_support::output::{say, shown};
 use local_cluster::secured::SETTINGS as SECURED;
 use local_cluster::{
-    HTTP_BASE_PORT, LocalCluster, NodeReport, PEER_BASE_PORT, Ports, START_TIMEOUT, STOP_TIMEOUT,
-    ZOOKEEPER_BASE_PORT, mixed_directories,
+    HTTP_BASE_PORT, LocalCluster, NodeReport, PEER_BASE_PORT, Ports, REDIS_BASE_PORT, START_TIMEOUT,
+    STOP_TIMEOUT, ZOOKEEPER_BASE_PORT, mixed_directories,
 };
 use lock_node::{Alarm, NodeId, Role, SnapshotMade};
 
@@ -72,6 +72,9 @@ pub enum Command {
         /// Node N of a new cluster serves clients of ZooKeeper on this port + N (2180 if not given)
         #[arg(long, value_name = "PORT", conflicts_with = "ephemeral_ports")]
         zookeeper_base_port: Option<u16>,
+        /// Serve Redis clients, too: node N of a new cluster on port 6380 + N
+        #[arg(long)]
+        redis: bool,
         /// Use any free ports for a new cluster
         #[arg(long)]
         ephemeral_ports: bool,
@@ -133,6 +136,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
             http_base_port,
             peer_base_port,
             zookeeper_base_port,
+            redis,
             ephemeral_ports,
             tls,
             secure,
@@ -151,6 +155,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
                 nodes,
                 learners,
                 ports,
+                redis,
                 tls,
                 secure,
             };
@@ -226,6 +231,7 @@ struct UpOptions {
     nodes: Option<u64>,
     learners: Option<u64>,
     ports: Option<Ports>,
+    redis: bool,
     tls: bool,
     secure: bool,
 }
@@ -235,6 +241,7 @@ async fn up(dir: &Path, executable: &Path, wanted: UpOptions, output: Output) ->
         nodes,
         learners,
         ports,
+        redis,
         tls,
         secure,
     } = wanted;
@@ -244,6 +251,7 @@ async fn up(dir: &Path, executable: &Path, wanted: UpOptions, output: Output) ->
             if nodes.is_some_and(|wanted| wanted != count)
                 || learners.is_some()
                 || ports.is_some()
+                || (redis && cluster.nodes().any(|node| node.redis.is_none()))
                 || (tls && !cluster.is_secured())
             {
                 bail!(
@@ -263,10 +271,14 @@ async fn up(dir: &Path, executable: &Path, wanted: UpOptions, output: Output) ->
             let count = nodes.unwrap_or(DEFAULT_NODES);
             let ports = ports.unwrap_or(standard);
             let settings = if secure { SECURED } else { "" };
-            match tls {
+            let mut cluster = match tls {
                 true => LocalCluster::create_secured(dir, executable, count, ports, settings)?,
                 false => LocalCluster::create(dir, executable, count, ports, settings)?,
+            };
+            if redis {
+                cluster.serve_redis((ports != Ports::Free).then_some(REDIS_BASE_PORT))?;
             }
+            cluster
         }
     };
     let mut started = cluster.up(START_TIMEOUT).await?;
@@ -288,6 +300,10 @@ async fn up(dir: &Path, executable: &Path, wanted: UpOptions, output: Output) ->
         count => format!("Started {count} of {} nodes in {}.", reports.len(), dir.display()),
     })?;
     say(table(&reports))?;
+    let redis: Vec<_> = cluster.nodes().filter_map(|node| node.redis.as_deref()).collect();
+    if !redis.is_empty() {
+        say(format!("\nRedis clients: {}.", redis.join(", ")))?;
+    }
     if let Some(file) = cluster.admin_token_file() {
         say(format!(
             "\nThe cluster is secured. {} is its administrator's token, for --token-file.",

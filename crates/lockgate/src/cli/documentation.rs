@@ -401,13 +401,18 @@ const SECOND_PORTS: [u16; 3] = [2182, 7600, 6379];
 
 #[test]
 fn named_ports_are_those_of_the_program() {
-    use local_cluster::{HTTP_BASE_PORT, PEER_BASE_PORT, ZOOKEEPER_BASE_PORT};
+    use local_cluster::{HTTP_BASE_PORT, PEER_BASE_PORT, REDIS_BASE_PORT, ZOOKEEPER_BASE_PORT};
 
     const MAX_NODES: u16 = 9;
     let is_known = |port: u16| {
-        [HTTP_BASE_PORT, PEER_BASE_PORT, ZOOKEEPER_BASE_PORT]
-            .iter()
-            .any(|base| (*base..=base + MAX_NODES).contains(&port))
+        [
+            HTTP_BASE_PORT,
+            PEER_BASE_PORT,
+            ZOOKEEPER_BASE_PORT,
+            REDIS_BASE_PORT,
+        ]
+        .iter()
+        .any(|base| (*base..=base + MAX_NODES).contains(&port))
             || OTHER_PORTS.contains(&port)
             || SECOND_PORTS.contains(&port)
     };
