@@ -77,11 +77,13 @@ pub enum Bug {
     MinHoldOfWaiters = 32,
     /// A place in the queue that belongs to a session or lease is withdrawn when the request for it is over.
     PlaceOfRequest = 33,
+    /// A compare-and-delete of a Redis client deletes the key whatever value it has.
+    UncomparedValue = 34,
 }
 
 impl Bug {
     /// All of them, by number.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::UnsyncedLog,
         Self::UnsyncedVote,
         Self::StaleRead,
@@ -115,6 +117,7 @@ impl Bug {
         Self::HoldOutlivesBound,
         Self::MinHoldOfWaiters,
         Self::PlaceOfRequest,
+        Self::UncomparedValue,
     ];
 
     /// The bug with this number.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use lock_api::http::ConnectionMetrics;
 use lock_node::Node;
+use lock_node::metrics::text_format::Registry;
 use redis_front::{Front, Protection, RedisConfig};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -28,9 +29,16 @@ impl Redis {
         Self(port.map(|_| Front::new(node.clone(), config)))
     }
 
-    /// Adds the counters of the port.
-    pub(crate) fn register(&self, port_metrics: &mut Vec<(&'static str, ConnectionMetrics)>) {
-        port_metrics.extend(self.0.as_ref().map(|front| ("redis", front.metrics().clone())));
+    /// Adds the metrics of commands and of the port.
+    pub(crate) fn register(
+        &self,
+        registry: &mut Registry,
+        port_metrics: &mut Vec<(&'static str, ConnectionMetrics)>,
+    ) {
+        if let Some(front) = &self.0 {
+            port_metrics.push(("redis", front.metrics().clone()));
+            front.register_metrics(registry);
+        }
     }
 
     /// Starts the task that serves the port. It ends after its token is cancelled.

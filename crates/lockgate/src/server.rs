@@ -350,6 +350,7 @@ impl Builder {
         let access_required = requires_access(self.access_required, self.insecure, bound);
         self.http.secured_only = access_required;
         self.redis.config.secured_only = access_required;
+        self.redis.config.tracing = self.http.tracing.clone();
         self.zookeeper
             .set_common(access_required, self.http.tracing.clone());
         let node = Node::start(self.config).await?;
@@ -374,7 +375,7 @@ impl Builder {
         }
         zookeeper.register(&mut registry, &mut port_metrics);
         let redis = Redis::new(&node, self.redis.config, redis_address);
-        redis.register(&mut port_metrics);
+        redis.register(&mut registry, &mut port_metrics);
         http::register_connections(&mut registry, port_metrics);
         let (http_bounds, admin_bounds) = (LiveConfig::from(self.http), LiveConfig::from(self.admin));
         let router = http::measured_router(node.clone(), locks.clone(), http_bounds.clone(), registry);

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use transport_security::ClientCertificate;
 use znode_store::{Identities, Identity, TokenId};
 
-use crate::config::Protection;
+use crate::config::{MAX_NAME_BYTES, Protection, RedisConfig};
 use crate::front::Front;
+use crate::keys::{Failure, Keys};
 use crate::reply::Protocol;
 use crate::request::Request;
 
@@ -34,6 +35,8 @@ pub(crate) struct Client {
 #[derive(Default)]
 pub(crate) struct Transaction {
     pub commands: Vec<Request>,
+    /// Estimated memory of the commands.
+    pub bytes: usize,
     /// True if a command was refused when it was queued. `EXEC` then executes none.
     pub is_refused: bool,
 }
@@ -71,9 +74,26 @@ impl Client {
         }
     }
 
-    /// Returns what the client has proven.
-    pub fn caller(&self) -> &Identities {
-        &self.caller
+    /// Returns the keys as this client uses them.
+    pub fn keys<'c>(&'c self, config: &'c RedisConfig, address: &'c str) -> Keys<'c> {
+        Keys {
+            node: self.front.node(),
+            caller: &self.caller,
+            address,
+            prefix: &config.prefix,
+            answers: self.front.answers(),
+        }
+    }
+
+    /// Takes a name, which is only shown.
+    pub fn set_name(&mut self, name: &[u8]) -> Result<(), Failure> {
+        if name.len() > MAX_NAME_BYTES || name.iter().any(|byte| !byte.is_ascii_graphic()) {
+            return Err(Failure::error(
+                "ERR Client names cannot contain spaces, newlines or special characters.",
+            ));
+        }
+        self.name = Bytes::copy_from_slice(name);
+        Ok(())
     }
 
     /// Takes a token as the client's identity, in place of an earlier one.

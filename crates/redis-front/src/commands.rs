@@ -7,12 +7,14 @@ use crate::config::{MAX_LISTED_KEYS, MAX_QUEUED_COMMANDS};
 use crate::info;
 use crate::keys::{Entry, Expiry, Failure, Keys};
 use crate::listing;
+use crate::metrics::UNKNOWN_OUTCOME;
+use crate::names::NAMES;
 use crate::operations::{self, ExpireIf, Expired, Life, SetIf, SetOptions, pttl};
 use crate::options::{self, TimeForm, integer, syntax};
 use crate::reply::{Protocol, Reply};
-use crate::request::Request;
+use crate::request::{MAX_REQUEST_BYTES, Request};
 use crate::scripts;
-use crate::signals;
+use crate::signals::Wait;
 
 /// Consequence of a command for its connection.
 pub(crate) enum Next {
@@ -21,6 +23,19 @@ pub(crate) enum Next {
     Quit(Reply),
     /// The connection ends without a reply.
     Abort(String),
+    /// The connection polls until there is a reply, or the client has closed it.
+    Wait(Wait),
+}
+
+impl Next {
+    /// Returns the code by which the command is counted: `OK`, or the first word of the error.
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Reply(Reply::Error(text)) => text.split(' ').next().unwrap_or_default(),
+            Self::Reply(_) | Self::Quit(_) | Self::Wait(_) => "OK",
+            Self::Abort(_) => UNKNOWN_OUTCOME,
+        }
+    }
 }
 
 impl From<Result<Reply, Failure>> for Next {
@@ -33,61 +48,8 @@ impl From<Result<Reply, Failure>> for Next {
     }
 }
 
-/// Names of all commands.
-const NAMES: [&str; 52] = [
-    "AUTH",
-    "BLPOP",
-    "CLIENT",
-    "COMMAND",
-    "CONFIG",
-    "DBSIZE",
-    "DEL",
-    "DELEX",
-    "DELIFEQ",
-    "DISCARD",
-    "ECHO",
-    "EVAL",
-    "EVALSHA",
-    "EVALSHA_RO",
-    "EVAL_RO",
-    "EXEC",
-    "EXISTS",
-    "EXPIRE",
-    "EXPIREAT",
-    "FLUSHALL",
-    "FLUSHDB",
-    "GET",
-    "GETDEL",
-    "GETSET",
-    "HELLO",
-    "INFO",
-    "KEYS",
-    "LOCKGATE.TOKEN",
-    "MGET",
-    "MULTI",
-    "PERSIST",
-    "PEXPIRE",
-    "PEXPIREAT",
-    "PING",
-    "PSETEX",
-    "PTTL",
-    "QUIT",
-    "RESET",
-    "ROLE",
-    "SCAN",
-    "SCRIPT",
-    "SELECT",
-    "SET",
-    "SETEX",
-    "SETNX",
-    "STRLEN",
-    "TIME",
-    "TTL",
-    "TYPE",
-    "UNLINK",
-    "UNWATCH",
-    "WAIT",
-];
+/// Estimated memory of an argument beside its bytes.
+const ARGUMENT_BYTES: usize = 32;
 
 /// Executes a request.
 pub(crate) async fn run(client: &mut Client, request: Request) -> Next {
@@ -117,20 +79,30 @@ pub(crate) async fn run(client: &mut Client, request: Request) -> Next {
         }),
         "EXEC" => exec(client).await,
         name => match &mut client.transaction {
-            Some(transaction) => Next::Reply(queue(transaction, request)),
+            Some(transaction) => Next::Reply(queue(transaction, &request)),
+            None if name == "BLPOP" => match Wait::parse(&request[1..]) {
+                Ok(wait) => Next::Wait(wait),
+                Err(failure) => Err(failure).into(),
+            },
             None => execute(client, name, &request).await.into(),
         },
     }
 }
 
-fn queue(transaction: &mut Transaction, request: Request) -> Reply {
-    if transaction.commands.len() >= MAX_QUEUED_COMMANDS {
+/// Queues a copy of a command: the bytes that have arrived are shared by other commands and would all be kept.
+fn queue(transaction: &mut Transaction, request: &Request) -> Reply {
+    transaction.bytes += request
+        .iter()
+        .map(|argument| argument.len() + ARGUMENT_BYTES)
+        .sum::<usize>();
+    if transaction.commands.len() >= MAX_QUEUED_COMMANDS || transaction.bytes > MAX_REQUEST_BYTES {
         transaction.is_refused = true;
         return Reply::Error(format!(
-            "ERR a transaction has at most {MAX_QUEUED_COMMANDS} commands"
+            "ERR a transaction has at most {MAX_QUEUED_COMMANDS} commands and {MAX_REQUEST_BYTES} bytes"
         ));
     }
-    transaction.commands.push(request);
+    let copy = request.iter().map(|argument| Bytes::copy_from_slice(argument));
+    transaction.commands.push(copy.collect());
     Reply::Status("QUEUED")
 }
 
@@ -148,8 +120,8 @@ async fn exec(client: &mut Client) -> Next {
     for request in transaction.commands {
         let name = String::from_utf8_lossy(&request[0]).to_ascii_uppercase();
         match Next::from(execute(client, &name, &request).await) {
-            Next::Reply(reply) | Next::Quit(reply) => replies.push(reply),
-            abort @ Next::Abort(_) => return abort,
+            Next::Reply(reply) => replies.push(reply),
+            end => return end,
         }
     }
     Next::Reply(Reply::Array(replies))
@@ -175,15 +147,8 @@ async fn execute(client: &mut Client, name: &str, request: &Request) -> Result<R
     if let Some(reply) = of_connection(client, name, arguments) {
         return reply;
     }
-    let config = client.front.config();
-    let address = client.address.to_string();
-    let keys = Keys {
-        node: client.front.node(),
-        caller: client.caller(),
-        address: &address,
-        prefix: &config.prefix,
-    };
-    of_keys(&keys, name, arguments).await
+    let (config, address) = (client.front.config(), client.address.to_string());
+    of_keys(&client.keys(&config, &address), name, arguments).await
 }
 
 /// Executes a command about the connection or the server; `None` if it is another command, or has other arguments.
@@ -252,7 +217,7 @@ fn hello(client: &mut Client, arguments: &[Bytes]) -> Result<Reply, Failure> {
                 rest
             }
             (b"SETNAME", [name, rest @ ..]) => {
-                client.name = name.clone();
+                client.set_name(name)?;
                 rest
             }
             _ => return Err(syntax()),
@@ -362,14 +327,8 @@ async fn of_keys(keys: &Keys<'_>, name: &str, arguments: &[Bytes]) -> Result<Rep
         }
         ("DELEX", [_, _, _]) => Err(syntax()),
         ("GETDEL", [key]) => {
-            let former = keys.read(key).await?;
-            let Some(entry) = &former else {
-                return Ok(Reply::Null);
-            };
-            match operations::delete(keys, key, Some(&entry.value())).await? {
-                true => Ok(value(former)),
-                false => Ok(Reply::Null),
-            }
+            let taken = operations::take(keys, key).await?;
+            Ok(taken.map_or(Reply::Null, Reply::Bulk))
         }
         ("EXPIRE" | "PEXPIRE" | "EXPIREAT" | "PEXPIREAT", [key, time, options @ ..]) => {
             let form = TimeForm::named(name).expect("all four names have a form");
@@ -391,7 +350,8 @@ async fn of_keys(keys: &Keys<'_>, name: &str, arguments: &[Bytes]) -> Result<Rep
             let run = run_script(keys, sha1, rest).await?;
             run.ok_or_else(|| Failure::error("NOSCRIPT No matching script. Please use EVAL."))
         }
-        ("BLPOP", [names @ .., timeout]) if !names.is_empty() => signals::blpop(keys, names, timeout).await,
+        // In a transaction it does not wait.
+        ("BLPOP", arguments) => Ok(Wait::parse(arguments)?.poll(keys).await?.unwrap_or(Reply::Null)),
         ("KEYS", [pattern]) => {
             let found = listing::keys(keys, pattern, MAX_LISTED_KEYS)?;
             Ok(Reply::Array(found.into_iter().map(Reply::Bulk).collect()))

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use listener::ConnectionLimits;
+use lock_node::traces::Tracing;
 use transport_security::ServerTls;
 
 /// Maximum time from the accept of a connection to its first command. Clients send one at once.
@@ -21,8 +22,11 @@ pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of bytes of replies to pipelined commands after which they are sent before the next command is executed.
 pub(crate) const SEND_AT_BYTES: usize = 16 * 1024;
 
-/// Maximum number of commands between `MULTI` and `EXEC`. Transactions of lock libraries have a few.
+/// Maximum number of commands between `MULTI` and `EXEC`, which have the bytes of one request at most. Transactions of lock libraries have a few.
 pub(crate) const MAX_QUEUED_COMMANDS: usize = 128;
+
+/// Maximum number of bytes of the name that a client gives itself.
+pub(crate) const MAX_NAME_BYTES: usize = 256;
 
 /// Maximum number of keys that `KEYS`, `SCAN`, `DBSIZE` and `FLUSHDB` visit. They are for tests and people; `GET /v1/locks` has pages.
 pub(crate) const MAX_LISTED_KEYS: usize = 10_000;
@@ -38,6 +42,8 @@ pub struct RedisConfig {
     pub max_connections_per_address: usize,
     /// True if no client is served before the cluster is secured.
     pub secured_only: bool,
+    /// Destination of the spans of commands; `None` without traces.
+    pub tracing: Option<Tracing>,
 }
 
 impl RedisConfig {
@@ -57,6 +63,7 @@ impl Default for RedisConfig {
             max_connections: 10_000,
             max_connections_per_address: 5_000,
             secured_only: false,
+            tracing: None,
         }
     }
 }

@@ -19,8 +19,10 @@ use crate::client::Client;
 use crate::commands::{self, Next};
 use crate::config::{FIRST_COMMAND_TIMEOUT, Protection, REQUEST_TIMEOUT, SEND_AT_BYTES};
 use crate::front::Front;
+use crate::metrics::Running;
 use crate::reply::Reply;
-use crate::request::{self, ProtocolError};
+use crate::request::{self, MAX_REQUEST_BYTES, ProtocolError};
+use crate::signals::Wait;
 
 /// Reason for which a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +87,19 @@ async fn run(
         match request::take(&mut inbox) {
             Ok(Some(request)) => {
                 deadline = None;
-                match commands::run(&mut client, request).await {
+                let running = Running::begin(&request, client.front.config().tracing.as_ref());
+                let next = match running.execute(commands::run(&mut client, request)).await {
+                    Next::Wait(wait) => {
+                        stream.write_all(&out).await?;
+                        stream.flush().await?;
+                        out.clear();
+                        waited(&client, &wait, &mut stream, &mut inbox, stop).await?
+                    }
+                    next => next,
+                };
+                running.end(client.front.command_metrics(), next.code());
+                match next {
+                    Next::Wait(_) => unreachable!("the wait is over"),
                     Next::Reply(reply) => reply.encode(client.protocol, &mut out),
                     Next::Quit(reply) => {
                         reply.encode(client.protocol, &mut out);
@@ -124,6 +138,29 @@ async fn run(
                 stream.shutdown().await?;
                 return Err(error.into());
             }
+        }
+    }
+}
+
+/// Polls until a wait is over, or the client has closed its connection. Further commands that it sends meanwhile stay in `inbox`.
+async fn waited(
+    client: &Client,
+    wait: &Wait,
+    stream: &mut (impl AsyncRead + Unpin),
+    inbox: &mut BytesMut,
+    stop: &CancellationToken,
+) -> Result<Next, End> {
+    let (config, address) = (client.front.config(), client.address.to_string());
+    loop {
+        match wait.poll(&client.keys(&config, &address)).await.transpose() {
+            Some(outcome) => return Ok(outcome.into()),
+            None => {}
+        }
+        let has_room = inbox.len() < MAX_REQUEST_BYTES;
+        tokio::select! {
+            received = receive(stream, inbox), if has_room => received?,
+            () = tokio::time::sleep_until(wait.next()) => {}
+            () = stop.cancelled() => return Err(End::Stopping),
         }
     }
 }

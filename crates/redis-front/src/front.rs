@@ -1,14 +1,18 @@
 //! State shared by all connections of this node: the node, the configuration and the counters.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use listener::{ConnectionLimiter, ConnectionMetrics, LiveConnectionLimits};
 use lock_node::Node;
+use lock_node::metrics::text_format::{self, Instruments, Registry, Sheet};
 use parking_lot::RwLock;
 use tokio::time::Instant;
 
+use crate::answers::Answers;
 use crate::config::RedisConfig;
+use crate::metrics::CommandMetrics;
 
 /// Redis front end of one node. Cheap to clone.
 #[derive(Clone)]
@@ -24,6 +28,8 @@ struct Inner {
     metrics: ConnectionMetrics,
     started: Instant,
     next_client: AtomicI64,
+    answers: Answers,
+    commands: CommandMetrics,
 }
 
 impl Front {
@@ -39,6 +45,8 @@ impl Front {
                 metrics: ConnectionMetrics::default(),
                 started: Instant::now(),
                 next_client: AtomicI64::new(1),
+                answers: Answers::default(),
+                commands: CommandMetrics::default(),
             }),
         }
     }
@@ -53,13 +61,14 @@ impl Front {
         self.inner.config.read().clone()
     }
 
-    /// Changes the connection limits. The prefix, and whether only a secured cluster is served, stay as they were at the start.
+    /// Changes the connection limits. The other settings stay as they were at the start.
     pub fn reconfigure(&self, new: RedisConfig) {
         let mut now = self.inner.config.write();
         self.inner.bounds.set(new.connection_limits());
         *now = Arc::new(RedisConfig {
             prefix: now.prefix.clone(),
             secured_only: now.secured_only,
+            tracing: now.tracing.clone(),
             ..new
         });
     }
@@ -67,6 +76,20 @@ impl Front {
     /// Returns the counters of the port's connections.
     pub fn metrics(&self) -> &ConnectionMetrics {
         &self.inner.metrics
+    }
+
+    /// Adds the metrics of commands.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        text_format::register(registry, self.clone());
+    }
+
+    pub(crate) fn command_metrics(&self) -> &CommandMetrics {
+        &self.inner.commands
+    }
+
+    /// Returns the memory of this node's answers about leases.
+    pub(crate) fn answers(&self) -> &Answers {
+        &self.inner.answers
     }
 
     pub(crate) fn limiter(&self) -> &ConnectionLimiter {
@@ -86,5 +109,11 @@ impl Front {
     /// Returns whether all clients are rejected because the cluster has to be secured first, or this node has not learnt yet that it is.
     pub(crate) fn rejects_all_clients(&self) -> bool {
         self.config().secured_only && !self.node().read_facts(|store| store.is_secured())
+    }
+}
+
+impl Instruments for Front {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        self.inner.commands.write(sheet)
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn client(client: &mut Client, subcommand: &[u8], arguments: &[Bytes]
             false => Reply::Bulk(client.name.clone()),
         }),
         (b"SETNAME", [name]) => {
-            client.name = name.clone();
+            client.set_name(name)?;
             Ok(Reply::OK)
         }
         // The library's name and version, which nothing here depends on.

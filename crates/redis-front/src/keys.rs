@@ -8,12 +8,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use lock_node::{HeartbeatError, Node, ProposeError, Unavailable};
 use tokio::time::Instant;
+use tracing::info;
 use znode_store::{
     AttemptId, Command, ContenderNames, HoldBounds, HoldingLease, Identities, LeaseChange, LeaseKey,
     LockCommand, LockMode, LockName, LockUse, LockWish, MAX_NOTE_BYTES, NEVER_ENDS_MS, NewLease, Password,
     Refusal, Reply, Request, Right, SessionId, View,
 };
 
+use crate::answers::Answers;
 use crate::name;
 
 /// Maximum number of attempts of an operation. Each failed one was overtaken by another client, so some client makes progress.
@@ -127,6 +129,12 @@ impl<'v> Value<'v> {
     }
 }
 
+impl Value<'_> {
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
 /// A key in use, as a read has found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
@@ -170,6 +178,7 @@ pub(crate) struct Keys<'a> {
     pub caller: &'a Identities,
     pub address: &'a str,
     pub prefix: &'a str,
+    pub answers: &'a Answers,
 }
 
 impl Keys<'_> {
@@ -181,8 +190,13 @@ impl Keys<'_> {
 
     /// Reads a key. The read is linearizable: it shows everything that was acknowledged before, by any node.
     pub async fn read(&self, key: &[u8]) -> Result<Option<Entry>, Failure> {
-        let lock = self.lock(key)?;
         self.barrier().await?;
+        self.read_here(key)
+    }
+
+    /// Reads a key in this node's state, which can be behind that of the others.
+    pub fn read_here(&self, key: &[u8]) -> Result<Option<Entry>, Failure> {
+        let lock = self.lock(key)?;
         self.look(&lock, |view| {
             view.may(Right::Lock, lock.znode())
                 .or_else(|_| view.may(Right::Read, lock.znode()))
@@ -218,6 +232,14 @@ impl Keys<'_> {
         Ok(entry?)
     }
 
+    /// Writes a line of the audit log for an action on what others hold.
+    pub fn audit(&self, action: &str, what: &str) {
+        let (by, _) = self
+            .node
+            .read_facts(|store| store.seen_by(self.caller).principal());
+        info!(target: "lockgate::audit", %by, from = self.address, action, what = ?what, outcome = "done");
+    }
+
     /// Begins a change of a key.
     pub fn change(&self, key: &[u8]) -> Result<Change<'_>, Failure> {
         Ok(Change {
@@ -237,15 +259,19 @@ impl Keys<'_> {
         Ok(self.node.propose(request).await?.outcome)
     }
 
-    /// Returns the remaining time of a lease; `None` if it never ends. Only the leader knows when it was last renewed. Other nodes return the
-    /// whole time, which is never too short for a client that waits until the key has expired.
+    /// Returns the remaining time of a lease; `None` if it never ends. The leader knows when it was last renewed. Another node counts from the
+    /// last renewal that went through it, so that a holder does not take its lease for a longer one than it has. For a lease that it has neither
+    /// granted nor renewed it returns the whole time.
     pub fn remaining(&self, lease: &HoldingLease) -> Option<Duration> {
         if lease.timeout_ms == NEVER_ENDS_MS {
             return None;
         }
         let timeout = Duration::from_millis(lease.timeout_ms.into());
-        let silence = self.node.silence(lease.session).unwrap_or_default();
-        Some(timeout.saturating_sub(silence))
+        let silence = self
+            .node
+            .silence(lease.session)
+            .or_else(|| self.answers.silence(lease.session));
+        Some(timeout.saturating_sub(silence.unwrap_or_default()))
     }
 }
 
@@ -273,8 +299,10 @@ impl Change<'_> {
         self.keys.look(lock, |view| view.may(Right::Lock, lock.znode()))
     }
 
-    /// Acquires a free lock. Returns whether it did; if not, another client was faster, or the lock is drained or closed.
-    pub async fn acquire(&self, value: &Value<'_>, expiry: Expiry) -> Result<bool, Failure> {
+    /// Acquires a free lock. Returns the lease; `None` if another client was faster, or the lock is drained or closed.
+    pub async fn acquire(&self, value: &Value<'_>, expiry: Expiry) -> Result<Option<SessionId>, Failure> {
+        let new = new_lease(expiry);
+        let session = new.key.session;
         let wish = LockWish {
             lock: self.lock.clone(),
             mode: LockMode::Exclusive,
@@ -292,13 +320,37 @@ impl Change<'_> {
             attempt: new_attempt(),
             wait: false,
             bounds: HoldBounds::default(),
-            lease: Some(new_lease(expiry)),
+            lease: Some(new),
         };
-        match self.keys.propose(Command::Lock(command)).await? {
-            Ok(_) => Ok(true),
-            Err(Refusal::LockBusy { .. } | Refusal::Draining(_) | Refusal::ModeConflict { .. }) => Ok(false),
-            Err(refusal) => Err(refusal.into()),
+        let is_granted = match self.grant(session, value, command).await? {
+            Ok(_) => true,
+            Err(Refusal::LockBusy { .. } | Refusal::Draining(_) | Refusal::ModeConflict { .. }) => false,
+            Err(refusal) => return Err(refusal.into()),
+        };
+        Ok(is_granted.then_some(session))
+    }
+
+    /// Proposes a command that gives the lock to a new lease.
+    async fn grant(
+        &self,
+        session: SessionId,
+        value: &Value<'_>,
+        command: LockCommand,
+    ) -> Result<Result<Reply, Refusal>, Failure> {
+        let answers = self.keys.answers;
+        answers.granting(self.keys.node, &self.lock, value.0, session);
+        let outcome = self.keys.propose(Command::Lock(command)).await;
+        if !matches!(outcome, Ok(Ok(_))) {
+            answers.withdraw(session);
         }
+        outcome
+    }
+
+    /// Returns whether the lease belongs to another principal, so that only the right to break the lock permits a change.
+    fn is_of_others(&self, lease: SessionId) -> bool {
+        let keys = self.keys;
+        keys.node
+            .read_facts(|store| store.seen_by(keys.caller).may_use(lease).is_err())
     }
 
     /// Ends the lease that holds a lock and gives the lock to a new one.
@@ -308,50 +360,119 @@ impl Change<'_> {
         value: &Value<'_>,
         expiry: Expiry,
     ) -> Result<bool, Failure> {
+        let new = new_lease(expiry);
+        let session = new.key.session;
         let replace = LeaseChange::Replace {
             note: value.0.into(),
             address: self.keys.address.into(),
             guid: u128::from_le_bytes(random()),
             attempt: new_attempt(),
-            new: new_lease(expiry),
+            new,
         };
-        self.change_lease(lease, replace).await
+        let is_of_others = self.is_of_others(lease.session);
+        let command = self.change_of(lease.session, replace);
+        let is_replaced = is_changed(self.grant(session, value, command).await?)?;
+        if is_replaced && is_of_others {
+            self.audit_break();
+        }
+        Ok(is_replaced)
     }
 
-    /// Releases a lock that a lease holds.
+    /// Releases a lock that a lease holds, also for a client that does not hold it.
     pub async fn release(&self, lease: &HoldingLease) -> Result<bool, Failure> {
-        self.change_lease(lease, LeaseChange::Release).await
+        let is_of_others = self.is_of_others(lease.session);
+        let is_released = self.change_lease(lease.session, LeaseChange::Release).await?;
+        if is_released && is_of_others {
+            self.audit_break();
+        }
+        if is_released {
+            self.keys.answers.released(&self.lock, lease.note.as_bytes());
+        }
+        Ok(is_released)
+    }
+
+    /// Releases a lock for a client that has named the value of its lease.
+    pub async fn release_own(&self, session: SessionId, value: &[u8]) -> Result<bool, Failure> {
+        let is_released = self.change_lease(session, LeaseChange::ReleaseOwn).await?;
+        if is_released {
+            self.keys.answers.released(&self.lock, value);
+        }
+        Ok(is_released)
+    }
+
+    /// Returns whether this node has granted or confirmed a lease with this value, and another node has released it for a client that named its
+    /// value. An independent Redis would still have the key and delete it. So this is true once.
+    pub fn was_released_elsewhere(&self, value: &[u8]) -> bool {
+        let lease = self.keys.answers.released(&self.lock, value);
+        lease.is_some_and(|lease| self.keys.node.read_facts(|store| store.lease_was_released(lease)))
+    }
+
+    /// Confirms a lease to a client of Redlock that took this node for an independent server: gives it its time, as [`Change::renew`] does.
+    /// Returns `None` if the lease is not confirmed, because this node has already granted or confirmed it.
+    pub async fn confirm(&self, lease: &HoldingLease, expiry: Expiry) -> Result<Option<bool>, Failure> {
+        if expiry == Expiry::Never || !self.keys.answers.confirm(self.keys.node, &self.lock, lease) {
+            return Ok(None);
+        }
+        let renewed = self.renew(lease, expiry).await;
+        if !matches!(renewed, Ok(true)) {
+            self.keys.answers.withdraw(lease.session);
+        }
+        renewed.map(Some)
     }
 
     /// Gives a lease its whole time again, or another one. The same time again needs no log entry.
     pub async fn renew(&self, lease: &HoldingLease, expiry: Expiry) -> Result<bool, Failure> {
-        let timeout_ms = expiry.timeout_ms();
-        if timeout_ms != lease.timeout_ms {
-            return self.change_lease(lease, LeaseChange::Renew { timeout_ms }).await;
+        let (timeout_ms, sent) = (expiry.timeout_ms(), Instant::now());
+        let is_renewed = match timeout_ms == lease.timeout_ms {
+            true => self.heartbeat(lease.session).await?,
+            false => {
+                let renew = LeaseChange::Renew { timeout_ms };
+                self.change_lease(lease.session, renew).await?
+            }
+        };
+        if is_renewed {
+            self.keys.answers.renewed(lease.session, sent);
         }
+        Ok(is_renewed)
+    }
+
+    async fn heartbeat(&self, session: SessionId) -> Result<bool, Failure> {
         self.keys.node.read(|store| {
             let view = store.seen_by(self.keys.caller);
-            view.may_use(lease.session)
+            view.may_use(session)
                 .or_else(|_| view.may(Right::Break, self.lock.znode()))
         })?;
-        match self.keys.node.heartbeat(lease.session).await {
+        match self.keys.node.heartbeat(session).await {
             Ok(_) => Ok(true),
             Err(HeartbeatError::SessionEnded | HeartbeatError::NoSession) => Ok(false),
             Err(HeartbeatError::Unavailable(unavailable)) => Err(unavailable.into()),
         }
     }
 
-    async fn change_lease(&self, lease: &HoldingLease, change: LeaseChange) -> Result<bool, Failure> {
-        let command = LockCommand::ChangeLease {
+    fn audit_break(&self) {
+        self.keys
+            .audit("break", &format!("the lease in the lock {}", self.lock));
+    }
+
+    fn change_of(&self, lease: SessionId, change: LeaseChange) -> LockCommand {
+        LockCommand::ChangeLease {
             lock: self.lock.clone(),
-            lease: lease.session,
+            lease,
             change,
-        };
-        match self.keys.propose(Command::Lock(command)).await? {
-            Ok(_) => Ok(true),
-            Err(Refusal::LeaseExpired) => Ok(false),
-            Err(refusal) => Err(refusal.into()),
         }
+    }
+
+    async fn change_lease(&self, lease: SessionId, change: LeaseChange) -> Result<bool, Failure> {
+        let command = self.change_of(lease, change);
+        is_changed(self.keys.propose(Command::Lock(command)).await?)
+    }
+}
+
+fn is_changed(outcome: Result<Reply, Refusal>) -> Result<bool, Failure> {
+    match outcome {
+        Ok(_) => Ok(true),
+        Err(Refusal::LeaseExpired) => Ok(false),
+        Err(refusal) => Err(refusal.into()),
     }
 }
 

@@ -10,8 +10,8 @@
 //! - A change that depends on the value is a read and one command that names the lease which was read. If the key has changed meanwhile, the
 //!   command is refused and the operation begins again.
 //! - `SET NX` of a key that is in use writes nothing to the log.
-//! - `SET NX` with the value that holds the lock is answered with `OK`, and renews the lease. A client of Redlock sends one value to every
-//!   address that it knows, which may be the nodes of one cluster.
+//! - A client of Redlock sends one value to every address that it knows, which may be the nodes of one cluster. So a node confirms a lease that
+//!   another node has granted, once: `SET NX` with the value that holds the lock is answered with `OK`, and renews the lease.
 //! - No clock decides: a key expires when the leader's entry says so.
 //! - A command with an unknown outcome ends its connection, as a lost Redis would.
 //!
@@ -22,8 +22,9 @@
 //! | `request`, `reply` | the bytes of RESP2 and RESP3 |
 //! | `serve`, `connection`, `client` | the port, one connection, the state of one client |
 //! | `commands`, `options`, `info`, `listing`, `signals` | commands by name; options of `SET`; the server about itself; all keys; `BLPOP` |
+//! | `metrics`, `names` | metrics and spans of commands; the names of all commands |
 //! | `scripts` | scripts of known libraries, by SHA-1 |
-//! | `operations`, `keys`, `name` | what the commands do; reads and changes of one key; the lock of a key |
+//! | `operations`, `keys`, `answers`, `name` | what the commands do; reads and changes of one key; what this node has answered; the lock of a key |
 //!
 //! # Outside the scope
 //!
@@ -42,7 +43,10 @@ mod info;
 mod options;
 mod operations;
 mod keys;
+mod answers;
 mod name;
+mod metrics;
+mod names;
 pub mod reply;
 pub mod request;
 

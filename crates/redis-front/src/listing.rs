@@ -63,11 +63,13 @@ pub(crate) async fn flush(all: &Keys<'_>) -> Result<Reply, Failure> {
     let parent = LockName::parse(all.prefix).map_err(|bad| Failure::Error(format!("ERR {bad}")))?;
     all.node
         .read(|store| store.seen_by(all.caller).may(Right::Administer, parent.znode()))?;
+    let mut released = 0;
     for key in keys(all, b"*", MAX_LISTED_KEYS)? {
         if let Some(Entry::Lease(_)) = all.read(&key).await? {
-            operations::delete(all, &key, None).await?;
+            released += usize::from(operations::delete(all, &key, None).await?);
         }
     }
+    all.audit("flush", &format!("{released} locks below {}", all.prefix));
     Ok(Reply::OK)
 }
 

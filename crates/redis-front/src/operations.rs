@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use fault_injection::planted::{self, Bug};
 
 use crate::keys::{Entry, Expiry, Failure, Keys, Ttl, Value};
 use crate::reply::Reply;
@@ -55,8 +56,7 @@ pub(crate) enum ExpireIf {
 
 /// Sets a key, as `SET` does. Returns the reply.
 ///
-/// A value that holds the lock already is renewed, also with `NX`: a client of Redlock that knows all nodes of this cluster sends the same key
-/// and value to each of them.
+/// A value that holds the lock already is renewed, with `NX` only if this node confirms it to a client of Redlock: see [`Change::confirm`].
 pub(crate) async fn set(
     keys: &Keys<'_>,
     key: &[u8],
@@ -77,6 +77,7 @@ pub(crate) async fn set(
             .is_some_and(|entry| entry.lease_with(value).is_some());
         let is_met = match &options.condition {
             SetIf::Always => true,
+            // Whether the same value is confirmed is decided below.
             SetIf::Absent => entry.is_none() || is_same,
             SetIf::Present => entry.is_some(),
             SetIf::Equal(expected) => entry
@@ -84,11 +85,9 @@ pub(crate) async fn set(
                 .is_some_and(|entry| entry.lease_with(expected).is_some()),
         };
         if !is_met {
-            return Ok(match options.returns_former {
-                true => former(),
-                false => Reply::Null,
-            });
+            return Ok(refused(options, entry.as_ref()));
         }
+        let is_nx = options.condition == SetIf::Absent;
         let is_done = match &entry {
             None => {
                 let expiry = match options.life {
@@ -96,21 +95,26 @@ pub(crate) async fn set(
                     Life::For(expiry) => expiry,
                     Life::Over => return Ok(former()),
                 };
-                change.acquire(&text, expiry).await?
+                change.acquire(&text, expiry).await?.is_some()
             }
             Some(entry) => {
                 let lease = entry.lease()?;
                 let expiry = match options.life {
                     Life::Kept => Expiry::of_lease(lease),
                     Life::For(expiry) => expiry,
+                    Life::Over if is_nx => return Ok(refused(options, Some(entry))),
                     Life::Over => match change.release(lease).await? {
                         true => return Ok(former()),
                         false => continue,
                     },
                 };
-                match is_same {
-                    true => change.renew(lease, expiry).await?,
-                    false => change.replace(lease, &text, expiry).await?,
+                match (is_same, is_nx) {
+                    (true, true) => match change.confirm(lease, expiry).await? {
+                        Some(is_confirmed) => is_confirmed,
+                        None => return Ok(refused(options, Some(entry))),
+                    },
+                    (true, false) => change.renew(lease, expiry).await?,
+                    (false, _) => change.replace(lease, &text, expiry).await?,
                 }
             }
         };
@@ -118,33 +122,56 @@ pub(crate) async fn set(
             return Ok(former());
         }
         // The lock is drained, or closed after its last hold: it is free and grants nothing.
-        if entry.is_none() && options.condition == SetIf::Absent && keys.read(key).await?.is_none() {
-            return Ok(match options.returns_former {
-                true => former(),
-                false => Reply::Null,
-            });
+        if entry.is_none() && keys.read(key).await?.is_none() {
+            return match is_nx {
+                true => Ok(refused(options, None)),
+                false => Err(Failure::error(
+                    "BUSY the lock is free, but drained or closed for a time: it is granted to nobody",
+                )),
+            };
         }
     }
 }
 
-/// Deletes a key, if it has this value where one is given. Returns whether it did.
+/// Returns the reply of a `SET` whose condition is not met.
+fn refused(options: &SetOptions, entry: Option<&Entry>) -> Reply {
+    match entry.filter(|_| options.returns_former) {
+        Some(entry) => Reply::Bulk(entry.value()),
+        None => Reply::Null,
+    }
+}
+
+/// Deletes a key, if it has this value where one is given. Returns whether it did, or another node did for the same client of Redlock.
 pub(crate) async fn delete(keys: &Keys<'_>, key: &[u8], value: Option<&[u8]>) -> Result<bool, Failure> {
     let mut change = keys.change(key)?;
     loop {
-        let Some(entry) = change.read().await? else {
-            return Ok(false);
-        };
-        let lease = match value {
-            Some(value) => match entry.lease_with(value) {
-                Some(lease) => lease,
-                None => return Ok(false),
+        let entry = change.read().await?;
+        let is_released = match (&entry, value) {
+            (Some(entry), None) => change.release(entry.lease()?).await?,
+            (Some(entry), Some(_)) if planted::is(Bug::UncomparedValue) => {
+                change.release(entry.lease()?).await?
+            }
+            (None, None) => return Ok(false),
+            (entry, Some(value)) => match entry.as_ref().and_then(|entry| entry.lease_with(value)) {
+                Some(lease) => change.release_own(lease.session, value).await?,
+                None => return Ok(change.was_released_elsewhere(value)),
             },
-            None => entry.lease()?,
         };
-        if change.release(lease).await? {
+        if is_released {
             return Ok(true);
         }
     }
+}
+
+/// Deletes a key. Returns the value that it had.
+pub(crate) async fn take(keys: &Keys<'_>, key: &[u8]) -> Result<Option<Bytes>, Failure> {
+    let mut change = keys.change(key)?;
+    while let Some(entry) = change.read().await? {
+        if change.release(entry.lease()?).await? {
+            return Ok(Some(entry.value()));
+        }
+    }
+    Ok(None)
 }
 
 /// Outcome of [`expire`].

@@ -125,6 +125,34 @@ mod tests {
         of_set(&options, 1_000_000)
     }
 
+    /// Every order of a few words and numbers, also at the ends of their ranges.
+    #[test]
+    fn options_of_any_words_are_read_or_refused() {
+        const WORDS: [&str; 12] = [
+            "NX",
+            "xx",
+            "GET",
+            "EX",
+            "PX",
+            "EXAT",
+            "PXAT",
+            "KEEPTTL",
+            "IFEQ",
+            "9223372036854775807",
+            "-9223372036854775808",
+            "4294967295",
+        ];
+        let mut accepted = 0;
+        for number in 0..WORDS.len().pow(4) {
+            let word = |at: u32| WORDS[number / WORDS.len().pow(at) % WORDS.len()];
+            let words = [word(0), word(1), word(2), word(3)];
+            accepted += usize::from(set(&words).is_ok());
+            let options = words.map(|word| Bytes::from_static(word.as_bytes()));
+            assert!(of_expire(&options).is_err(), "more than one");
+        }
+        assert!(accepted > 100, "only {accepted}");
+    }
+
     #[test]
     fn options_of_set_are_read_in_any_order_and_once() {
         let ttl = |ms| Life::For(Expiry::In(Ttl::from_ms(ms).unwrap()));

@@ -1,14 +1,22 @@
 //! Scripts of known libraries, recognised by the SHA-1 of their text. There is no Lua interpreter: the table says in words what each script
 //! does, and an operation does it. `tools/redis-scripts` computes the SHA-1s from the libraries' packages.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use sha1::{Digest as _, Sha1};
 
 use crate::config::MAX_LISTED_KEYS;
-use crate::keys::{Failure, Keys, Value};
+use crate::keys::{Change, Entry, Expiry, Failure, Keys, Value};
 use crate::listing;
-use crate::operations::{self, ExpireIf, Expired, Life, SetIf, SetOptions, life_of_ms};
+use crate::operations::{self, ExpireIf, Expired, Life, life_of_ms};
 use crate::reply::Reply;
+
+/// Maximum number of looks at locks that another node is acquiring for the same client.
+const MAX_LOOKS: usize = 20;
+
+/// Time between two of them.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Effect of a script. `V` is the first argument, the value that the caller's lock has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,7 +161,7 @@ async fn execute(
         }
         Operation::Extend => {
             let (ms, adds) = (number(1)?, argument(2)?.as_ref() == b"0");
-            let life = |remaining: Option<std::time::Duration>| {
+            let life = |remaining: Option<Duration>| {
                 let left = remaining.filter(|_| adds).unwrap_or_default().as_millis();
                 let left = i64::try_from(left).unwrap_or(i64::MAX);
                 life_of_ms(ms.saturating_add(left))
@@ -215,28 +223,71 @@ async fn execute(
     }
 }
 
-/// Acquires the locks one after the other. If one of them is in use, those that this call has acquired are released again. Meanwhile another
-/// client can find them in use, and no client can hold a lock that another one holds.
+/// Acquires all locks, or none. Other clients can find some of them in use meanwhile, and no client can hold a lock that another one holds.
+///
+/// A client of Redlock sends the same to several nodes, which must not release what another of them has acquired. So the locks are acquired
+/// only if all are free, and confirmed only if all have the value; while some have it, another node is acquiring them.
 async fn acquire_all(keys: &Keys<'_>, names: &[Bytes], value: &Bytes, life: Life) -> Result<usize, Failure> {
-    Value::parse(value)?;
-    let options = SetOptions {
-        condition: SetIf::Absent,
-        returns_former: false,
-        life,
+    let text = Value::parse(value)?;
+    let Life::For(expiry) = life else {
+        return Err(Failure::error("ERR invalid expire time in 'set' command"));
     };
-    let mut acquired = Vec::new();
-    for name in names {
-        let was_free = keys.read(name).await?.is_none();
-        if operations::set(keys, name, value, &options).await? == Reply::OK {
-            acquired.extend(was_free.then_some(name));
+    let changes: Result<Vec<_>, Failure> = names.iter().map(|name| keys.change(name)).collect();
+    let (mut changes, mut was_refused) = (changes?, false);
+    for _ in 0..MAX_LOOKS {
+        let mut entries = Vec::with_capacity(names.len());
+        for change in &mut changes {
+            entries.push(change.read().await?);
+        }
+        if entries.iter().all(Option::is_none) {
+            match acquire_free(&changes, &text, expiry).await? {
+                // Another client was faster, perhaps the same one at another node. If all are free again, they are drained or closed.
+                0 if !std::mem::replace(&mut was_refused, true) => continue,
+                count => return Ok(count),
+            }
+        }
+        let lease = |entry: &Entry| entry.lease_with(value).cloned();
+        let of_others = |entry: &Entry| lease(entry).is_none();
+        if entries.iter().flatten().any(of_others) {
+            return Ok(0);
+        }
+        let leases: Option<Vec<_>> = entries
+            .iter()
+            .map(|entry| entry.as_ref().and_then(lease))
+            .collect();
+        let Some(leases) = leases else {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            continue;
+        };
+        let mut are_confirmed = true;
+        for (change, lease) in changes.iter().zip(&leases) {
+            match change.confirm(lease, expiry).await? {
+                None => return Ok(0),
+                Some(is_confirmed) => are_confirmed &= is_confirmed,
+            }
+        }
+        if are_confirmed {
+            return Ok(names.len());
+        }
+    }
+    Ok(0)
+}
+
+/// Acquires free locks one after the other. If one of them is in use by then, releases the others again.
+async fn acquire_free(changes: &[Change<'_>], value: &Value<'_>, expiry: Expiry) -> Result<usize, Failure> {
+    let mut acquired = Vec::with_capacity(changes.len());
+    for change in changes {
+        let outcome = change.acquire(value, expiry).await;
+        if let Ok(Some(lease)) = outcome {
+            acquired.push((change, lease));
             continue;
         }
-        for name in acquired {
-            operations::delete(keys, name, Some(value)).await?;
+        for (change, lease) in acquired {
+            change.release_own(lease, value.as_bytes()).await?;
         }
-        return Ok(0);
+        return outcome.map(|_| 0);
     }
-    Ok(names.len())
+    Ok(acquired.len())
 }
 
 /// Reads a number as Lua passes it to a command: some libraries send a fraction of zero.

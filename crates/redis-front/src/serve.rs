@@ -1,6 +1,7 @@
 //! Serving the port: configures sockets, starts a task for each connection, and drains them at the end.
 
 use std::io;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use listener::{Listener, Socket};
@@ -15,6 +16,9 @@ use crate::front::Front;
 
 /// Response to a connection above a limit, in Redis' words. Clients with TLS get none.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
+
+/// Time between two attempts to catch up with a leader after the start.
+const CATCH_UP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Serves clients on `listener` until `stop`, and then waits for a limited time until commands in progress are answered. All connections have
 /// ended when the future completes.
@@ -68,9 +72,19 @@ async fn serve_here(listener: TcpListener, front: Front, protection: Protection,
         connections_end.cancel();
         std::future::pending().await
     };
+    let catch_up = async {
+        while front.node().caught_up_once().await.is_err() {
+            tokio::time::sleep(CATCH_UP_INTERVAL).await;
+        }
+        front
+            .answers()
+            .begin(front.node().read_facts(|store| store.zxid()));
+        std::future::pending().await
+    };
     tokio::select! {
         () = listener::serve(listener, options, connect, stop.cancelled()) => {}
         () = distrust => {}
+        () = catch_up => {}
     }
 }
 

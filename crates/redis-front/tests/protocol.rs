@@ -205,7 +205,7 @@ async fn keys_are_locks_of_the_tree() {
 }
 
 #[tokio::test]
-async fn same_value_is_ok_at_every_node_and_keeps_its_token() {
+async fn each_node_confirms_a_value_once() {
     let cluster = Cluster::start(3).await;
     let mut clients = Vec::new();
     for index in 0..3 {
@@ -213,14 +213,77 @@ async fn same_value_is_ok_at_every_node_and_keeps_its_token() {
     }
     let mut tokens = Vec::new();
     for client in &mut clients {
-        assert_eq!(client.command("SET k mine NX PX 60000").await, "+OK");
+        assert_eq!(client.command("SET k 0123456789abcdef NX PX 60000").await, "+OK");
+        assert_eq!(client.command("SET k 0123456789abcdef NX PX 60000").await, "null");
         assert_eq!(client.command("SET k other NX PX 60000").await, "null");
-        assert_eq!(client.command("GET k").await, "\"mine\"");
+        assert_eq!(client.command("GET k").await, "\"0123456789abcdef\"");
         tokens.push(client.command("LOCKGATE.TOKEN k").await);
     }
     assert!(tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");
+    // Nor is a value confirmed that two clients can have in common, or that never expires.
+    assert_eq!(
+        clients[0].command("SET short 0123456789 NX PX 60000").await,
+        "+OK"
+    );
+    assert_eq!(
+        clients[1].command("SET short 0123456789 NX PX 60000").await,
+        "null"
+    );
+    assert_eq!(clients[0].command("SETNX long 0123456789abcdef").await, ":1");
+    assert_eq!(clients[1].command("SETNX long 0123456789abcdef").await, ":0");
+    // Each node confirms the release once, as an independent server would. A key that was deleted by another client is not confirmed.
+    for expected in [":1", ":0"] {
+        for client in &mut clients {
+            assert_eq!(client.command("DELIFEQ k 0123456789abcdef").await, expected);
+        }
+    }
+    for client in &mut clients {
+        assert_eq!(client.command("SET k fedcba9876543210 NX PX 60000").await, "+OK");
+    }
+    assert_eq!(clients[0].command("DEL k").await, ":1");
+    for client in &mut clients {
+        assert_eq!(client.command("DELIFEQ k fedcba9876543210").await, ":0");
+    }
     assert_eq!(clients[1].command("SET k other").await, "+OK");
     assert_ne!(clients[2].command("LOCKGATE.TOKEN k").await, tokens[0]);
+    cluster.stop().await;
+}
+
+/// As node-redlock over the nodes of one cluster, with several keys: the nodes acquire them at the same time.
+#[tokio::test]
+async fn redlock_over_all_nodes_gets_all_keys_or_none() {
+    const ACQUIRE: &str = "EVALSHA 96da70f7716f27d278a5218544df37fd8b0a5e4c 3 a b c";
+    const RELEASE: &str = "EVALSHA e4612211c9f8f51c257e26e056b0a654b3187242 3 a b c";
+    let cluster = Cluster::start(3).await;
+    let mut clients = Vec::new();
+    for index in 0..3 {
+        clients.push(cluster.client(index).await);
+    }
+    for round in 0..20 {
+        let value = format!("0123456789abcdef{round}");
+        for (script, expected) in [
+            (format!("{ACQUIRE} {value} 60000"), ":3"),
+            (format!("{RELEASE} {value}"), ":3"),
+        ] {
+            for client in &mut clients {
+                client.send(format!("{script}\r\n").as_bytes()).await;
+            }
+            for client in &mut clients {
+                assert_eq!(client.reply().await, expected, "{script}");
+            }
+        }
+        for client in &mut clients {
+            assert_eq!(client.command("EXISTS a b c").await, ":0");
+        }
+    }
+    assert_eq!(clients[0].command("SET c other NX PX 60000").await, "+OK");
+    for client in &mut clients {
+        assert_eq!(
+            client.command(&format!("{ACQUIRE} 0123456789abcdef 60000")).await,
+            ":0"
+        );
+        assert_eq!(client.command("EXISTS a b").await, ":0");
+    }
     cluster.stop().await;
 }
 
@@ -274,8 +337,21 @@ async fn transactions_scripts_and_errors_are_as_in_redis() {
             TTL a => :90
             EVALSHA e4612211c9f8f51c257e26e056b0a654b3187242 3 a b c v => :2
             SET k v => +OK
+            GETDEL k => "v"
+            GETDEL k => null
+            SET k v => +OK
             FLUSHDB => +OK
             EXISTS k => :0
+            CLIENT SETNAME worker-1 => +OK
+            CLIENT GETNAME => "worker-1"
+            CLIENT SETNAME "a b" => -ERR Client names cannot contain spaces…
+            BLPOP other-list 1 => -ERR BLPOP knows only…
+            BLPOP lock-signal:k 1 => ["lock-signal:k" "1"]
+            SET lock:k v => +OK
+            BLPOP lock-signal:k 0.1 => null
+            MULTI => +OK
+            BLPOP lock-signal:k 100 => +QUEUED
+            EXEC => [null]
             AUTH nonsense => -WRONGPASS…
             QUIT => +OK
             "#,

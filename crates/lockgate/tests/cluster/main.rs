@@ -31,6 +31,7 @@ mod modes;
 mod ordinary;
 mod queue;
 mod quiet_logs;
+mod redis;
 mod request_ids;
 mod rolled_back;
 mod scaling;

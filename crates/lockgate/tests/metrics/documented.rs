@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 use crate::harness::{TestCluster, eventually};
 use crate::project::file;
@@ -45,14 +47,23 @@ pub async fn all_metrics() -> Scrape {
     .await;
     let seen = seen.and(Scrape::of(&cluster, leader).await);
 
-    // A cluster with ZooKeeper clients, which is not read-only. Spans without a collector are counted all the
-    // same.
-    let plain = TestCluster::start_with("[traces]\nendpoint = \"http://127.0.0.1:1\"\n").await;
-    let server = plain.node(1).expect("there is a node 1").zookeeper.clone();
-    ask_once(&server.expect("the node has a ZooKeeper port")).await;
-    eventually("the client was counted", async || {
+    // A cluster with clients of ZooKeeper and Redis, which is not read-only. Spans without a collector are
+    // counted all the same.
+    let mut plain = TestCluster::configure("[traces]\nendpoint = \"http://127.0.0.1:1\"\n");
+    plain.serve_redis(None).expect("there are free ports");
+    plain
+        .up(local_cluster::START_TIMEOUT)
+        .await
+        .expect("the cluster starts");
+    let node = plain.node(1).expect("there is a node 1").clone();
+    ask_once(&node.zookeeper.expect("the node has a ZooKeeper port")).await;
+    let redis = TcpStream::connect(node.redis.expect("the node has a Redis port")).await;
+    let mut redis = redis.expect("the node serves Redis clients");
+    redis.write_all(b"GET a\r\n").await.expect("the node reads it");
+    eventually("the clients were counted", async || {
         let now = Scrape::of(&plain, 1).await;
-        now.types.contains_key("lockgate_zookeeper_requests")
+        let counted = |name| now.types.contains_key(name);
+        counted("lockgate_zookeeper_requests") && counted("lockgate_redis_commands")
     })
     .await;
     seen.and(Scrape::of(&plain, 1).await)

@@ -76,6 +76,7 @@ pub const ALLOWED: [(&str, &[&str]); 22] = [
         "redis-front",
         &[
             "access-token",
+            "fault-injection",
             "listener",
             "lock-node",
             "transport-security",
