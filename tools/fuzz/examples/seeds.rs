@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use decoder_fuzz::disk::{files, rot};
-use decoder_fuzz::{doors, http, peer, seeds, wire};
+use decoder_fuzz::{doors, http, peer, redis, seeds, wire};
 
 fn main() -> io::Result<()> {
     let Some(corpus) = std::env::args_os().nth(1).map(PathBuf::from) else {
@@ -14,6 +14,7 @@ fn main() -> io::Result<()> {
     write(&corpus.join("command"), &seeds::commands())?;
     write(&corpus.join("snapshot"), &seeds::snapshots())?;
     write(&corpus.join("wire"), &wire::seeds::streams())?;
+    write(&corpus.join("redis"), &redis::seeds())?;
     write(&corpus.join("peer"), &peer::seeds::streams())?;
     write(&corpus.join("log"), &files::inputs())?;
     write(&corpus.join("rot"), &rot::inputs())?;

@@ -11,6 +11,8 @@
 //! other |
 //! | [`wire::run`] | frames of a client or a server of ZooKeeper's protocol | encoding a decoded record of
 //! any type yields the same value |
+//! | [`redis::run`] | requests of a Redis client | requests do not depend on how their bytes arrive; encoding
+//! a decoded request yields the same request |
 //! | [`peer::run`] | frames from another node | encoding a decoded message yields the same value; Raft
 //! receives only valid messages; unknown nodes are rejected |
 //! | [`disk::files::run`] (`log`) | a node's identity and log | the directory is rejected as damaged, or
@@ -36,6 +38,7 @@ pub mod doors;
 pub mod http;
 pub mod mutate;
 pub mod peer;
+pub mod redis;
 pub mod replicas;
 pub mod seeds;
 pub mod snapshot;

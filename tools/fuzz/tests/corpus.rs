@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use decoder_fuzz::disk::{files, rot};
-use decoder_fuzz::{command, doors, http, mutate, peer, seeds, snapshot, wire};
+use decoder_fuzz::{command, doors, http, mutate, peer, redis, seeds, snapshot, wire};
 
 /// Returns the collected inputs of a target.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
@@ -60,6 +60,11 @@ fn wire_accepts_its_corpus() {
 }
 
 #[test]
+fn redis_accepts_its_corpus() {
+    replay(corpus("redis"), |bytes| redis::run(bytes) > 0);
+}
+
+#[test]
 fn peer_accepts_its_corpus() {
     replay(corpus("peer"), |bytes| peer::run(bytes) > 0);
 }
@@ -96,6 +101,21 @@ fn peer_accepts_its_seeds() {
         peer::run(bytes);
         true
     });
+}
+
+#[test]
+fn redis_accepts_its_seeds() {
+    let seeds = redis::seeds();
+    let whole = seeds.iter().filter(|bytes| redis::run(bytes) > 0).count();
+    assert_eq!(whole, seeds.len() - 1, "one of them is too long an argument");
+    changed(
+        seeds,
+        |data, size, _, mutate_bytes| mutate_bytes(data, size),
+        |bytes| {
+            redis::run(bytes);
+            true
+        },
+    );
 }
 
 #[test]
