@@ -163,6 +163,11 @@ pub const ALL: &[Mutant] = &[
         about: "a place in the queue without a connection is withdrawn when its request is over",
         cells: &[("queued", "none"), ("queued", "kill-leader")],
     },
+    Mutant {
+        number: 34,
+        about: "a compare-and-delete of a Redis client compares nothing",
+        cells: &[("redis", "none"), ("redis", "kill-leader")],
+    },
 ];
 
 /// Returns the name of the test in lock-node's crash suite that detects the bug. A real machine rarely shows

@@ -19,6 +19,8 @@ pub struct Endpoint {
     pub http: SocketAddr,
     /// ZooKeeper port.
     pub zookeeper: SocketAddr,
+    /// Redis port of Lockgate.
+    pub redis: SocketAddr,
 }
 
 /// Cluster under test as its clients see it.

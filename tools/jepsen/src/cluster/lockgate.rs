@@ -107,8 +107,8 @@ fn configuration(node: &Node, all: &[Node], joins: bool) -> String {
     let own = &node.addresses;
     let mut text = format!(
         "node_id = {}\ncluster = \"jepsen\"\ndata_dir = \"data\"\njoin = {joins}\ninsecure = true\nhttp_listen = \"{}\"\n\
-         peer_listen = \"{}\"\nzookeeper_listen = \"{}\"\n\n{SETTINGS}",
-        node.id, own.http, own.peer, own.zookeeper
+         peer_listen = \"{}\"\nzookeeper_listen = \"{}\"\nredis_listen = \"{}\"\n\n{SETTINGS}",
+        node.id, own.http, own.peer, own.zookeeper, own.redis
     );
     for member in all {
         write!(

@@ -125,6 +125,7 @@ impl Cluster {
                 node: node.id,
                 http: node.addresses.http,
                 zookeeper: node.addresses.zookeeper,
+                redis: node.addresses.redis,
             })
             .collect()
     }

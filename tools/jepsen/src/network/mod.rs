@@ -28,6 +28,7 @@ const HARNESS: u8 = 254;
 const HTTP_PORT: u16 = 7400;
 const PEER_PORT: u16 = 7500;
 const ZOOKEEPER_PORT: u16 = 2181;
+const REDIS_PORT: u16 = 6379;
 
 /// Addresses on which a node listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct Addresses {
     pub peer: SocketAddr,
     /// ZooKeeper protocol.
     pub zookeeper: SocketAddr,
+    /// Redis protocol.
+    pub redis: SocketAddr,
 }
 
 /// Separation of the nodes.
@@ -107,6 +110,7 @@ impl Network {
                     http: free()?,
                     peer: free()?,
                     zookeeper: free()?,
+                    redis: free()?,
                 })
             })
             .collect::<anyhow::Result<_>>()?;
@@ -145,6 +149,7 @@ impl Network {
                     http: at(HTTP_PORT),
                     peer: at(PEER_PORT),
                     zookeeper: at(ZOOKEEPER_PORT),
+                    redis: at(REDIS_PORT),
                 }
             }
             Kind::Loopback(addresses) => addresses[slot - 1],

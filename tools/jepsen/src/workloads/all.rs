@@ -10,6 +10,7 @@ use super::leases::Leases;
 use super::locks::{Locks, Mix};
 use super::queued::Queued;
 use super::recipe::Recipe;
+use super::redis::RedisLocks;
 use super::register::Register;
 use super::sessions::Sessions;
 use super::set::Set;
@@ -102,6 +103,14 @@ static ALL: &[Kind] = &[
         least_rate: LEAST_RATE / 2.0,
         systems: EVERY,
         make: |system| Arc::new(Recipe::new(system)),
+    },
+    Kind {
+        name: "redis",
+        about: "locks of Redis clients: no two believe that they hold one, and no late release takes another's",
+        control: false,
+        least_rate: LEAST_RATE / 2.0,
+        systems: &[System::Lockgate],
+        make: |_| Arc::new(RedisLocks::new()),
     },
     Kind {
         name: "shared",

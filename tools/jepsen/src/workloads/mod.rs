@@ -12,6 +12,7 @@ mod locks;
 mod highlights;
 mod queued;
 mod recipe;
+mod redis;
 mod register;
 mod sessions;
 mod set;
