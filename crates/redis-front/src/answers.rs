@@ -3,7 +3,8 @@
 //! A client of Redlock takes the nodes of one cluster for independent servers. It sets one key to one value at each of them and counts the
 //! servers that answer `OK`; it deletes the key at each of them and counts those that did. An independent server answers so once. So does a
 //! node: it confirms a lease that another node has granted, once, and the release of a lease that another node has released, once. A second
-//! client with the same value at this node gets the answer of Redis, so a value that is not unique does not let two clients hold one lock.
+//! client with the same value at this node gets the answer of Redis. But two clients with the same value at two nodes would both hold the lock,
+//! so a node confirms only where the configuration says that all values are unique.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -30,6 +31,8 @@ type Digest = [u8; 20];
 
 /// Leases that this node has granted or confirmed.
 pub(crate) struct Answers {
+    /// True if leases of other nodes are confirmed.
+    confirms: bool,
     /// Position of the state when this process had caught up. Of earlier leases an earlier process may have answered.
     since: OnceLock<Zxid>,
     granted: Mutex<Granted>,
@@ -47,9 +50,11 @@ struct Lease {
     renewed: Instant,
 }
 
-impl Default for Answers {
-    fn default() -> Self {
+impl Answers {
+    /// Creates an empty memory. Leases of other nodes are confirmed only if it `confirms`.
+    pub fn new(confirms: bool) -> Self {
         Self {
+            confirms,
             since: OnceLock::new(),
             granted: Mutex::new(Granted {
                 leases: HashMap::new(),
@@ -58,9 +63,7 @@ impl Default for Answers {
             }),
         }
     }
-}
 
-impl Answers {
     /// Begins to confirm leases that are granted after this position.
     pub fn begin(&self, since: Zxid) {
         let _ = self.since.set(since);
@@ -84,7 +87,8 @@ impl Answers {
     /// Notes that this node confirms a lease to a client of Redlock. Returns whether it may: not a second time.
     pub fn confirm(&self, node: &Node, lock: &LockName, lease: &HoldingLease) -> bool {
         let is_later = self.since.get().is_some_and(|since| lease.fencing_token > *since);
-        is_later
+        self.confirms
+            && is_later
             && lease.note.len() >= MIN_CONFIRMED_BYTES
             && self.insert(node, digest(lock, lease.note.as_bytes()), lease.session)
     }
@@ -105,12 +109,12 @@ impl Answers {
             .map(|known| known.renewed.elapsed())
     }
 
-    /// Notes that this node deletes a key with this value. Returns the lease that had it, if this node has granted or confirmed it.
+    /// Notes that this node deletes a key with this value. Returns the lease that had it, if this node has granted or confirmed it and confirms releases.
     pub fn released(&self, lock: &LockName, value: &[u8]) -> Option<SessionId> {
         let mut granted = self.granted.lock();
         let lease = granted.by_value.remove(&digest(lock, value))?;
         granted.leases.remove(&lease);
-        Some(lease)
+        self.confirms.then_some(lease)
     }
 
     /// Inserts a lease. Returns whether it is new.

@@ -42,6 +42,8 @@ pub struct RedisConfig {
     pub max_connections_per_address: usize,
     /// True if no client is served before the cluster is secured.
     pub secured_only: bool,
+    /// True if each node confirms what another node has granted, for clients of Redlock that take the nodes for independent servers.
+    pub redlock: bool,
     /// Destination of the spans of commands; `None` without traces.
     pub tracing: Option<Tracing>,
 }
@@ -63,6 +65,7 @@ impl Default for RedisConfig {
             max_connections: 10_000,
             max_connections_per_address: 5_000,
             secured_only: false,
+            redlock: false,
             tracing: None,
         }
     }

@@ -41,12 +41,12 @@ impl Front {
                 node,
                 limiter: ConnectionLimiter::new(bounds.clone()),
                 bounds,
-                config: RwLock::new(Arc::new(config)),
                 metrics: ConnectionMetrics::default(),
                 started: Instant::now(),
                 next_client: AtomicI64::new(1),
-                answers: Answers::default(),
+                answers: Answers::new(config.redlock),
                 commands: CommandMetrics::default(),
+                config: RwLock::new(Arc::new(config)),
             }),
         }
     }
@@ -68,6 +68,7 @@ impl Front {
         *now = Arc::new(RedisConfig {
             prefix: now.prefix.clone(),
             secured_only: now.secured_only,
+            redlock: now.redlock,
             tracing: now.tracing.clone(),
             ..new
         });

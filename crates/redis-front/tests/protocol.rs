@@ -50,6 +50,19 @@ async fn until(what: &str, mut condition: impl FnMut() -> bool) {
 
 impl Cluster {
     async fn start(size: u64) -> Self {
+        Self::start_with(size, RedisConfig::default()).await
+    }
+
+    /// Starts three nodes that take part in Redlock.
+    async fn start_for_redlock() -> Self {
+        let config = RedisConfig {
+            redlock: true,
+            ..RedisConfig::default()
+        };
+        Self::start_with(3, config).await
+    }
+
+    async fn start_with(size: u64, redis: RedisConfig) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (mut listeners, mut members) = (Vec::new(), BTreeMap::new());
         for id in 1..=size {
@@ -70,7 +83,7 @@ impl Cluster {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let stop = CancellationToken::new();
-            let front = Front::new(node.clone(), RedisConfig::default());
+            let front = Front::new(node.clone(), redis.clone());
             let serving = tokio::spawn(serve(listener, front, Protection::Trusted, stop.clone()));
             served.push(Served {
                 node,
@@ -205,8 +218,24 @@ async fn keys_are_locks_of_the_tree() {
 }
 
 #[tokio::test]
-async fn each_node_confirms_a_value_once() {
+async fn value_that_holds_a_lock_is_not_confirmed_at_another_node() {
     let cluster = Cluster::start(3).await;
+    let mut replies = Vec::new();
+    for index in [0, 1, 2, 0] {
+        let mut client = cluster.client(index).await;
+        replies.push(client.command("SET k 0123456789abcdef NX PX 60000").await);
+    }
+    assert_eq!(replies, ["+OK", "null", "null", "null"]);
+    let mut client = cluster.client(1).await;
+    assert_eq!(client.command("DELIFEQ k 0123456789abcdef").await, ":1");
+    let mut granter = cluster.client(0).await;
+    assert_eq!(granter.command("DELIFEQ k 0123456789abcdef").await, ":0");
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn each_node_confirms_a_value_once() {
+    let cluster = Cluster::start_for_redlock().await;
     let mut clients = Vec::new();
     for index in 0..3 {
         clients.push(cluster.client(index).await);
@@ -254,7 +283,7 @@ async fn each_node_confirms_a_value_once() {
 async fn redlock_over_all_nodes_gets_all_keys_or_none() {
     const ACQUIRE: &str = "EVALSHA 96da70f7716f27d278a5218544df37fd8b0a5e4c 3 a b c";
     const RELEASE: &str = "EVALSHA e4612211c9f8f51c257e26e056b0a654b3187242 3 a b c";
-    let cluster = Cluster::start(3).await;
+    let cluster = Cluster::start_for_redlock().await;
     let mut clients = Vec::new();
     for index in 0..3 {
         clients.push(cluster.client(index).await);

@@ -420,6 +420,9 @@ impl SettingsReader<'_> {
             "redis.max_connections_per_address",
             &mut redis.max_connections_per_address,
         );
+        if let Some(redlock) = self.flag("redis.redlock") {
+            redis.redlock = redlock;
+        }
         redis
     }
 

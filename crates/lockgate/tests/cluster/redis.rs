@@ -250,7 +250,7 @@ async fn waiter_over_http_is_not_overtaken_by_set_nx() {
 
 #[tokio::test]
 async fn same_value_is_confirmed_by_each_node_once() {
-    let cluster = start(TestCluster::configure("")).await;
+    let cluster = start(TestCluster::configure("[redis]\nredlock = true\n")).await;
     let mut clients = BTreeMap::new();
     for id in cluster.ids() {
         clients.insert(id, client(&cluster, id).await);

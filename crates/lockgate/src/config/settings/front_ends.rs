@@ -361,6 +361,16 @@ pub(super) const REDIS: Section = Section {
                 nodes.",
         },
         Setting {
+            name: "redis.redlock",
+            kind: Kind::Flag,
+            default: DefaultValue::Literal("false"),
+            sample: SampleForm::Default,
+            reload: Reload::Restart,
+            meaning: "For clients of Redlock that have several nodes as their servers: a node confirms, once, \
+                the value that holds a lock. Two clients with one value at two nodes would then both hold the \
+                lock, so every value must be unique, as Redlock demands. The same on all nodes.",
+        },
+        Setting {
             name: "redis.max_connections",
             kind: Kind::Number {
                 least: 1,
