@@ -152,14 +152,13 @@ async fn waited(
 ) -> Result<Next, End> {
     let (config, address) = (client.front.config(), client.address.to_string());
     loop {
-        match wait.poll(&client.keys(&config, &address)).await.transpose() {
-            Some(outcome) => return Ok(outcome.into()),
-            None => {}
+        if let Some(outcome) = wait.poll(&client.keys(&config, &address)).await.transpose() {
+            return Ok(outcome.into());
         }
         let has_room = inbox.len() < MAX_REQUEST_BYTES;
         tokio::select! {
             received = receive(stream, inbox), if has_room => received?,
-            () = tokio::time::sleep_until(wait.next()) => {}
+            () = tokio::time::sleep_until(wait.next_look()) => {}
             () = stop.cancelled() => return Err(End::Stopping),
         }
     }

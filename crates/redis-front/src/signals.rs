@@ -70,7 +70,7 @@ impl Wait {
     }
 
     /// Returns the time of the next look.
-    pub fn next(&self) -> Instant {
+    pub fn next_look(&self) -> Instant {
         self.until.min(Instant::now() + POLL_INTERVAL)
     }
 }

@@ -1,6 +1,11 @@
 //! Conversations with the front end over a socket, at the nodes of a cluster in this process. A line of a script is an inline command; below it
 //! are its replies.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on may say so shortly, also in its helpers"
+)]
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;

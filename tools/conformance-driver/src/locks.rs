@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, oneshot};
 use crate::output::{Failure, loss_fields, reason, say};
 use crate::{Command, Driver, Reply, WantedLock, millis};
 
-/// What a command has acquired.
+/// Locks that a command has acquired.
 #[derive(Debug)]
 pub enum Held {
     One(LockGuard),

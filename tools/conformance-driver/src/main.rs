@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::locks::{End, Grant};
 use crate::output::{Failure, Log, say};
 
-/// What the client, or its language, does not have, by the numbers of behaviours and the options of commands.
+/// Parts that the client, or its language, does not have, by the numbers of behaviours and the options of commands.
 const UNSUPPORTED: &[(&str, &str)] = &[
     (
         "16",

@@ -40,8 +40,8 @@ const MAX_LISTED: u32 = 200;
 
 /// Text that an agent reads before it uses the tools.
 const INSTRUCTIONS: &str = "Locks that agents, people and programs share. Acquire a lock before you work on something that others may work on \
-     as well (a repository, a branch, a ticket, a device), with a note that says who you are and what you do. Renew its lease before it ends, \
-     and release it when you are done. If a lock is busy, show_lock says who holds it; take other work, or wait for it. A lock that you do \
+     as well (a repository, a branch, a ticket, a device), with a note of your name and task. Renew its lease before it ends, \
+     and release it when you are done. If a lock is busy, show_lock names its holders; take other work, or wait for it. A lock that you do \
      not renew goes to the next one, so do not continue after its time is over.";
 
 /// `lockgate mcp`
@@ -343,7 +343,7 @@ fn tools() -> Vec<Tool> {
              lease then has a place in the queue, for wait_for_lock.",
             json!({
                 "lock": lock(),
-                "note": text("Who you are and what you do, for those who find the lock busy"),
+                "note": text("Your name and task, for others that find the lock busy"),
                 "ttl_seconds": ttl,
                 "wait_seconds": wait(),
                 "shared": { "type": "boolean", "description": "Hold it together with other shared holders" },
@@ -370,7 +370,7 @@ fn tools() -> Vec<Tool> {
         ),
         tool(
             "show_lock",
-            "Shows who holds a lock and who waits for it, with their notes.",
+            "Shows the holders of a lock and its waiters, with their notes.",
             json!({ "lock": lock() }),
             &["lock"],
         ),

@@ -275,7 +275,7 @@ impl Store {
 
     /// Returns how a lock is used. A lease whose end is being applied does not hold its lock any more.
     pub fn lock_use(&self, lock: &LockName) -> LockUse {
-        let Some(queue) = self.locks.queue(lock).filter(|queue| queue.len() > 0) else {
+        let Some(queue) = self.locks.queue(lock).filter(|queue| !queue.is_empty()) else {
             return LockUse::Free;
         };
         let holder = queue
