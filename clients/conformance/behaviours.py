@@ -449,6 +449,7 @@ def stopped_leader_is_left(t):
 def retry_after_is_obeyed(t):
     proxies = t.proxies()
     d = t.client(proxies)
+    t.needs(d, "retry_after")
     d.do("acquire", client="c", as_="w", lock=t.name("warm"), wait_ms=0)
     body = b'{"type": "x", "title": "x", "status": 429, "detail": "full", "code": "too_many_requests"}'
     answer = b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\nretry-after: 2\r\ncontent-length: %d\r\n\r\n%b"

@@ -43,7 +43,7 @@ func WithOwner(owner string) LockOption {
 	return func(h *handle) { h.body["owner"], h.reentrant = owner, true }
 }
 
-// WithNote sets the text that others see at the holder.
+// WithNote sets the text that others see at the holder, of at most 1,024 bytes.
 func WithNote(note string) LockOption { return func(h *handle) { h.body["note"] = note } }
 
 // WithLockDelay keeps the lock closed for this time after the session has expired, because its last writes may still be on their way.

@@ -178,8 +178,9 @@ class GateBase(Generic[L]):
         mode: str = "exclusive",
         poll: bool = False,
     ) -> L:
-        """Returns an exclusive lock. `wait`: `None` for ever, 0 to try. With an `owner`, the same owner may acquire it again. With `poll` a wait
-        keeps no connection open, but asks by long polls: for proxies that cut idle connections."""
+        """Returns an exclusive lock. `wait`: `None` for ever, 0 to try. With an `owner`, the same owner may acquire it again. `note` is text
+        for people, of at most 1,024 bytes. With `poll` a wait keeps no connection open, but asks by long polls: for proxies that cut idle
+        connections."""
         wanted = Wanted.one(name, mode, None, None, owner, note, lock_delay, min_hold, max_hold, poll)
         return self._lock(wanted, wait)
 

@@ -61,7 +61,7 @@ export interface AcquireOptions {
   readonly ttl?: number | undefined;
   /** an owner may acquire its lock again; without one nothing is re-entered */
   readonly owner?: string | undefined;
-  /** text shown to people who look at the lock */
+  /** text shown to people who look at the lock, of at most 1,024 bytes */
   readonly note?: string | undefined;
   /** time for which nobody is granted the lock after this session has expired */
   readonly lockDelay?: number | undefined;
