@@ -32,10 +32,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
         "17",
         "lock-client logs by `tracing`, and has neither counts nor trace context",
     ),
-    (
-        "retry_after",
-        "lock-client repeats a refused request after its own pause, because `Retry-After` counts in seconds",
-    ),
     ("poll", "lock-client waits for locks of sessions on a connection"),
     (
         "queue",
