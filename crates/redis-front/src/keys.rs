@@ -410,7 +410,7 @@ impl Change<'_> {
     /// Confirms a lease to a client of Redlock that took this node for an independent server: gives it its time, as [`Change::renew`] does.
     /// Returns `None` if the lease is not confirmed, because this node has already granted or confirmed it.
     pub async fn confirm(&self, lease: &HoldingLease, expiry: Expiry) -> Result<Option<bool>, Failure> {
-        if expiry == Expiry::Never || !self.keys.answers.confirm(self.keys.node, &self.lock, lease) {
+        if !self.keys.answers.confirm(self.keys.node, &self.lock, lease) {
             return Ok(None);
         }
         let renewed = self.renew(lease, expiry).await;

@@ -109,6 +109,8 @@ pub(crate) async fn set(
                     },
                 };
                 match (is_same, is_nx) {
+                    // A client of Redlock gives its keys an expiry.
+                    (true, true) if expiry == Expiry::Never => return Ok(refused(options, Some(entry))),
                     (true, true) => match change.confirm(lease, expiry).await? {
                         Some(is_confirmed) => is_confirmed,
                         None => return Ok(refused(options, Some(entry))),
