@@ -1,8 +1,8 @@
 //! Redis clients of a cluster: killed leaders, waiters over HTTP, TLS and tokens.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use local_cluster::START_TIMEOUT;
@@ -14,7 +14,7 @@ use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
 };
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::harness::{ACCESS_REQUIRED, TIMEOUT, TestCluster, eventually, rounds};
 
@@ -24,8 +24,8 @@ const DELETE_IF_EQUAL: &str = "c3f8721cbb97f72bc19e972846bd7aaf91901658";
 /// Number of clients that want one lock while leaders are killed.
 const BUYERS: u64 = 12;
 
-/// Time to live of their locks: longer than any step of a client while it holds one.
-const TTL_MS: u64 = 10_000;
+/// Time to live of their locks. A client believes to hold its lock for no longer, counted from before its command.
+const TTL: Duration = Duration::from_secs(3);
 
 trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
@@ -90,8 +90,8 @@ struct Buyer {
     addresses: Vec<String>,
     number: u64,
     connection: Option<Client>,
-    /// True while a buyer believes to hold the lock.
-    is_held: Arc<AtomicBool>,
+    /// End of the time for which a buyer believes to hold the lock.
+    held_until: Arc<Mutex<Option<Instant>>>,
     sold: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
 }
@@ -135,16 +135,18 @@ impl Buyer {
         while !self.stop.load(Ordering::SeqCst) {
             attempt += 1;
             let value = format!("buyer-{name:04}-attempt-{attempt:08}");
-            let command = format!("SET tickets {value} NX PX {TTL_MS}");
+            let until = Instant::now() + TTL;
+            let command = format!("SET tickets {value} NX PX {}", TTL.as_millis());
             let reply = self.command(&command).await;
-            if reply.as_deref() == Some("+OK") {
+            if reply.as_deref() == Some("+OK") && Instant::now() < until {
+                let other = self.held_until.lock().unwrap().replace(until);
                 assert!(
-                    !self.is_held.swap(true, Ordering::SeqCst),
+                    other.is_none_or(|other| other <= Instant::now()),
                     "two clients hold the lock"
                 );
                 sleep(Duration::from_millis(1)).await;
                 self.sold.fetch_add(1, Ordering::SeqCst);
-                self.is_held.store(false, Ordering::SeqCst);
+                self.held_until.lock().unwrap().take_if(|held| *held == until);
             }
             match reply.as_deref() {
                 Some("null") => sleep(Duration::from_millis(5)).await,
@@ -161,7 +163,11 @@ async fn leader_kills_never_let_two_redis_clients_hold_a_lock() {
     let mut holder = client(&cluster, ids[0]).await;
     let reply = holder.command("SET kept value-of-the-holder NX PX 600000").await;
     assert_eq!(reply.unwrap(), "+OK");
-    let (is_held, sold, stop) = <(Arc<AtomicBool>, Arc<AtomicU64>, Arc<AtomicBool>)>::default();
+    let (held_until, sold, stop) = (
+        Arc::default(),
+        Arc::<AtomicU64>::default(),
+        Arc::<AtomicBool>::default(),
+    );
     let addresses: Vec<_> = ids.iter().map(|id| address(&cluster, *id)).collect();
     let buyers: Vec<_> = (0..BUYERS)
         .map(|name| {
@@ -169,7 +175,7 @@ async fn leader_kills_never_let_two_redis_clients_hold_a_lock() {
                 addresses: addresses.clone(),
                 number: name,
                 connection: None,
-                is_held: is_held.clone(),
+                held_until: Arc::clone(&held_until),
                 sold: sold.clone(),
                 stop: stop.clone(),
             };
