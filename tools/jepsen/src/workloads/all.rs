@@ -108,7 +108,7 @@ static ALL: &[Kind] = &[
         name: "redis",
         about: "locks of Redis clients: no two believe that they hold one, and no late release takes another's",
         control: false,
-        least_rate: LEAST_RATE / 2.0,
+        least_rate: LEAST_RATE / 3.0,
         systems: &[System::Lockgate],
         make: |_| Arc::new(RedisLocks::new()),
     },

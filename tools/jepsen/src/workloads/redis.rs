@@ -25,7 +25,8 @@ use crate::world::World;
 
 const CLIENTS: usize = 24;
 
-const LOCKS: usize = 24;
+/// Few, so that a late release finds another holder.
+const LOCKS: usize = 12;
 
 /// Attempts of all clients per second.
 const PER_SECOND: f64 = 200.0;
@@ -35,7 +36,7 @@ const TTL: Duration = Duration::from_millis(2_000);
 
 /// One in this number of holders crashes, and one is late.
 const CRASHES_ONE_IN: u32 = 400;
-const LATE_ONE_IN: u32 = 150;
+const LATE_ONE_IN: u32 = 80;
 
 /// Scripts of redis-py: deletes a key with this value; gives it a time to live.
 const DELETE_IF_EQUAL: &str = "c3f8721cbb97f72bc19e972846bd7aaf91901658";
