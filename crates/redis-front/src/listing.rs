@@ -10,23 +10,25 @@ use crate::operations;
 use crate::options::syntax;
 use crate::reply::Reply;
 
-/// Returns the keys that the caller may read and that match a pattern, in this node's state. An error if there are more than `most`.
+/// Returns the keys that the caller may read and that match a pattern, in this node's state. An error if there are more than `most` in
+/// all, whether they match or not: this node does nothing else meanwhile.
 pub(crate) fn keys(keys: &Keys<'_>, pattern: &[u8], most: usize) -> Result<Vec<Bytes>, Failure> {
     let below = format!("{}/", keys.prefix);
-    let (mut found, mut after) = (Vec::new(), None::<LockName>);
+    let (mut found, mut visited, mut after) = (Vec::new(), 0, None::<LockName>);
     loop {
         let after_name = after.as_ref().map(LockName::as_str);
         let page = keys
             .node
             .read(|store| store.seen_by(keys.caller).locks_page(&below, after_name, most))?;
+        visited += page.locks.len();
+        if visited > most {
+            return Err(Failure::Error(format!("ERR there are more than {most} keys")));
+        }
         let names = page
             .locks
             .iter()
             .filter_map(|summary| name::key_of(keys.prefix, &summary.lock));
         found.extend(names.filter(|key| matches(pattern, key)).map(Bytes::from));
-        if found.len() > most {
-            return Err(Failure::Error(format!("ERR there are more than {most} keys")));
-        }
         after = page.next_after;
         if after.is_none() {
             return Ok(found);
