@@ -139,11 +139,11 @@ impl ServerHandler for McpServer {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let result = match &*request.name {
-            "acquire_lock" => self.acquire(parsed(arguments)?).await,
+            "acquire_lock" => self.acquire(parsed(arguments)?, context.ct.cancelled()).await,
             "wait_for_lock" => self.wait(parsed(arguments)?).await,
             "renew_lock" => self.renew(parsed(arguments)?).await,
             "release_lock" => self.release(parsed(arguments)?).await,
@@ -178,7 +178,12 @@ impl McpServer {
         Api::of(&self.servers)
     }
 
-    async fn acquire(&self, arguments: Acquire) -> Result<Value, Failure> {
+    /// Acquires a lock. If the agent cancels the call while it waits, the lease is released: the agent does not know it.
+    async fn acquire(
+        &self,
+        arguments: Acquire,
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<Value, Failure> {
         let deadline = Instant::now() + seconds(arguments.wait_seconds.min(MAX_WAIT_SECONDS));
         let mut api = self.api()?;
         let mut body = json!({
@@ -204,7 +209,14 @@ impl McpServer {
         if !answer["fencing_token"].is_null() {
             return Ok(held(&answer));
         }
-        self.granted(&mut api, lock, &answer, deadline).await
+        tokio::select! {
+            granted = self.granted(&mut api, lock, &answer, deadline) => return granted,
+            () = cancelled => {}
+        }
+        self.api()?
+            .call("DELETE", &lease_path(&answer), &Value::Null)
+            .await?;
+        Ok(json!({ "state": "released" }))
     }
 
     async fn wait(&self, arguments: Wait) -> Result<Value, Failure> {

@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::commands::json;
-use crate::harness::{LOCKGATE, TIMEOUT, TestCluster};
+use crate::harness::{LOCKGATE, TIMEOUT, TestCluster, eventually};
 
 /// An agent with its server.
 struct Agent {
@@ -159,6 +159,23 @@ async fn agents_share_a_lock_by_tools() {
     one.call("release_lock", json!({"lease": granted["lease"]})).await;
     let shown = one.call("show_lock", json!({"lock": lock})).await;
     assert_eq!((&shown["holders"], &shown["waiting"]), (&json!([]), &json!([])));
+
+    // A cancelled call leaves no place in the queue that the agent does not know.
+    let held = one.call("acquire_lock", wanted("one", 0)).await;
+    let (mut three, _) = Agent::start(&cluster).await;
+    let waits = json!({"name": "acquire_lock", "arguments": wanted("three", 40)});
+    three
+        .send(&json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": waits}))
+        .await;
+    cluster.wait_queued(1, lock, 1).await;
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}});
+    three.send(&cancel).await;
+    eventually("the place is given up", async || {
+        let shown = json(&cluster, &["show", lock]).await;
+        shown["queue"] == json!([])
+    })
+    .await;
+    one.call("release_lock", json!({"lease": held["lease"]})).await;
 
     let wrong = one
         .request(
