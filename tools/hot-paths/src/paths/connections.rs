@@ -1,6 +1,7 @@
 //! Whole requests through a connection: hyper reads them and writes the responses, as on a socket. The
 //! connection is in memory, so copying bytes through it is counted in place of the kernel.
 
+use futures_util::future::join_all;
 use lock_api::http::HttpConfig;
 use lock_api::http::bench_support::serve_connection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -16,17 +17,33 @@ const STATUS_OK: &[u8] = b"HTTP/1.1 200 OK\r\n";
 /// Text before the holder in a grant.
 const HOLDER_FIELD: &[u8] = br#""holder":""#;
 
-/// An open connection, and the response last read from it.
+/// Clients that send their requests at the same time.
+pub const MANY_CLIENTS: u64 = 64;
+
+/// An open connection, the session of its client, and the response last read from it.
 struct HttpConnection {
     stream: DuplexStream,
     answer: Vec<u8>,
     session: String,
-    /// Keeps the node running.
+}
+
+/// A connection, and the node that serves it.
+struct Client {
+    connection: HttpConnection,
     _server: Server,
 }
 
-impl HttpConnection {
+impl Client {
     async fn open(server: Server) -> Self {
+        Self {
+            connection: HttpConnection::open(&server, server.session.clone()),
+            _server: server,
+        }
+    }
+}
+
+impl HttpConnection {
+    fn open(server: &Server, session: String) -> Self {
         let (stream, served) = tokio::io::duplex(PIPE_BYTES);
         let (front, node) = (server.front.clone(), server.node.clone());
         tokio::spawn(async move {
@@ -37,8 +54,7 @@ impl HttpConnection {
         Self {
             stream,
             answer: vec![0; PIPE_BYTES],
-            session: server.session.clone(),
-            _server: server,
+            session,
         }
     }
 
@@ -62,6 +78,28 @@ impl HttpConnection {
         );
         length
     }
+
+    /// Acquires the lock and releases it.
+    async fn lock_cycle(&mut self, name: &str) {
+        let lock = format!("/v1/locks/{name}");
+        let acquire = format!(r#"{{"session":"{}","wait_ms":10000}}"#, self.session);
+        let length = self
+            .call(request("POST", &format!("{lock}/acquire"), &acquire).as_bytes())
+            .await;
+        let granted = &self.answer[..length];
+        let begin = granted
+            .windows(HOLDER_FIELD.len())
+            .position(|text| text == HOLDER_FIELD);
+        let holder = &granted[begin.expect("the grant names the holder") + HOLDER_FIELD.len()..];
+        let end = holder
+            .iter()
+            .position(|byte| *byte == b'"')
+            .expect("the holder's name ends with a quote");
+        let holder = str::from_utf8(&holder[..end]).expect("the holder's name is text");
+        let release = format!(r#"{{"session":"{}","holder":"{holder}"}}"#, self.session);
+        self.call(request("POST", &format!("{lock}/release"), &release).as_bytes())
+            .await;
+    }
 }
 
 /// Formats a request as clients send it.
@@ -77,53 +115,45 @@ fn request(method: &str, address: &str, body: &str) -> String {
 }
 
 pub fn lock_cycle(operations: u64) {
-    counted_requests_by(
-        operations,
-        HttpConnection::open,
-        async |mut client: HttpConnection, n| {
-            let lock = format!("/v1/locks/job-{}", n % 10);
-            let acquire = format!(r#"{{"session":"{}","wait_ms":10000}}"#, client.session);
-            let length = client
-                .call(request("POST", &format!("{lock}/acquire"), &acquire).as_bytes())
-                .await;
-            let granted = &client.answer[..length];
-            let begin = granted
-                .windows(HOLDER_FIELD.len())
-                .position(|text| text == HOLDER_FIELD);
-            let holder = &granted[begin.expect("the grant names the holder") + HOLDER_FIELD.len()..];
-            let end = holder
-                .iter()
-                .position(|byte| *byte == b'"')
-                .expect("the holder's name ends with a quote");
-            let holder = str::from_utf8(&holder[..end]).expect("the holder's name is text");
-            let release = format!(r#"{{"session":"{}","holder":"{holder}"}}"#, client.session);
-            client
-                .call(request("POST", &format!("{lock}/release"), &release).as_bytes())
-                .await;
-            client
-        },
-    );
+    counted_requests_by(operations, Client::open, async |mut client: Client, n| {
+        client.connection.lock_cycle(&format!("job-{}", n % 10)).await;
+        client
+    });
+}
+
+/// Lock cycles of many clients, each with a session, a connection and a lock of its own.
+pub fn many_lock_cycles(operations: u64) {
+    let rounds = operations / MANY_CLIENTS;
+    let open = async |mut server: Server| {
+        let mut connections = Vec::new();
+        for _ in 0..MANY_CLIENTS {
+            let session = server.open_session().await;
+            connections.push(HttpConnection::open(&server, session));
+        }
+        (connections, server)
+    };
+    counted_requests_by(rounds, open, async |(mut connections, server), _| {
+        let cycles = connections.iter_mut().enumerate();
+        join_all(cycles.map(async |(n, connection)| connection.lock_cycle(&format!("job-{n}")).await)).await;
+        (connections, server)
+    });
 }
 
 pub fn heartbeat(operations: u64) {
-    counted_requests_by(
-        operations,
-        HttpConnection::open,
-        async |mut client: HttpConnection, _| {
-            let address = format!("/v1/sessions/{}/heartbeat", client.session);
-            client.call(request("POST", &address, "{}").as_bytes()).await;
-            client
-        },
-    );
+    counted_requests_by(operations, Client::open, async |mut client: Client, _| {
+        let address = format!("/v1/sessions/{}/heartbeat", client.connection.session);
+        let request = request("POST", &address, "{}");
+        client.connection.call(request.as_bytes()).await;
+        client
+    });
 }
 
 pub fn get(operations: u64) {
-    counted_requests_by(
-        operations,
-        HttpConnection::open,
-        async |mut client: HttpConnection, _| {
-            client.call(request("GET", ZNODE_URL, "").as_bytes()).await;
-            client
-        },
-    );
+    counted_requests_by(operations, Client::open, async |mut client: Client, _| {
+        client
+            .connection
+            .call(request("GET", ZNODE_URL, "").as_bytes())
+            .await;
+        client
+    });
 }

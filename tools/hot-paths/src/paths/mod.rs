@@ -213,6 +213,12 @@ pub fn all() -> &'static [HotPath] {
             connections::lock_cycle,
         ),
         HotPath::new(
+            "http-connection-cycles-64",
+            "the same of 64 clients at once, whose proposals share rounds of consensus",
+            10 * connections::MANY_CLIENTS,
+            connections::many_lock_cycles,
+        ),
+        HotPath::new(
             "http-connection-heartbeat",
             "http-heartbeat by a connection",
             100,

@@ -99,14 +99,17 @@ impl Server {
         while server.call(Method::GET, "/readyz", None).await.0 != StatusCode::OK {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
-        let opened = json!({"ttl_ms": 60_000});
-        let opened = server.done(Method::POST, "/v1/sessions", opened).await;
-        server.session = opened["session"]
-            .as_str()
-            .expect("the response has a session id")
-            .to_owned();
+        server.session = server.open_session().await;
         server.done(Method::POST, ZNODE_URL, json!({"data": ""})).await;
         server
+    }
+
+    pub async fn open_session(&mut self) -> String {
+        let opened = self
+            .done(Method::POST, "/v1/sessions", json!({"ttl_ms": 60_000}))
+            .await;
+        let session = opened["session"].as_str();
+        session.expect("the response has a session id").to_owned()
     }
 
     async fn call(&mut self, method: Method, address: &str, body: Option<Vec<u8>>) -> (StatusCode, Vec<u8>) {
