@@ -40,7 +40,7 @@ def of_node(modules):
 
 def main():
     directory, table = map(Path, sys.argv[1:])
-    known = set(re.findall(r'script\(\s*"([0-9a-f]{40})"', table.read_text()))
+    known = set(re.findall(r'\bscript\(\s*"([0-9a-f]{40})"', table.read_text()))
     sent = dict([*of_python(), *of_node(directory / "node_modules")])
     missing = {name: value for name, value in sent.items() if value not in known}
     unused = known - set(sent.values())

@@ -10,8 +10,9 @@ use znode_store::{Identities, Identity, TokenId};
 use crate::config::{MAX_NAME_BYTES, Protection, RedisConfig};
 use crate::front::Front;
 use crate::keys::{Failure, Keys};
-use crate::reply::Protocol;
+use crate::reply::{Protocol, Reply};
 use crate::request::Request;
+use crate::wakes::{Subscribing, Subscriptions, Wake};
 
 /// A connected client.
 pub(crate) struct Client {
@@ -29,6 +30,7 @@ pub(crate) struct Client {
     is_exposed: bool,
     /// Commands since `MULTI`; `None` outside of a transaction.
     pub transaction: Option<Transaction>,
+    pub subscriptions: Subscriptions,
 }
 
 /// Commands between `MULTI` and `EXEC`.
@@ -71,7 +73,23 @@ impl Client {
             network,
             is_exposed: matches!(protection, Protection::Exposed),
             transaction: None,
+            subscriptions: Subscriptions::default(),
         }
+    }
+
+    /// Executes a command about subscriptions. Returns the reply for each channel.
+    pub fn subscribe(&mut self, how: Subscribing, channels: &[Bytes]) -> Result<Vec<Reply>, Failure> {
+        let (front, config, address) = (self.front.clone(), self.front.config(), self.address.to_string());
+        let mut subscriptions = std::mem::take(&mut self.subscriptions);
+        let changed = subscriptions.change(how, channels, front.wakes(), &self.keys(&config, &address));
+        self.subscriptions = subscriptions;
+        changed
+    }
+
+    /// Returns the messages for an end of a hold.
+    pub fn messages(&self, wake: &Wake) -> Vec<Reply> {
+        let (config, address) = (self.front.config(), self.address.to_string());
+        self.subscriptions.messages(wake, &self.keys(&config, &address))
     }
 
     /// Returns the keys as this client uses them.
@@ -124,5 +142,6 @@ impl Client {
         self.protocol = Protocol::default();
         self.name = Bytes::new();
         self.transaction = None;
+        self.subscriptions = Subscriptions::default();
     }
 }

@@ -11,14 +11,18 @@ use crate::metrics::UNKNOWN_OUTCOME;
 use crate::names::NAMES;
 use crate::operations::{self, ExpireIf, Expired, Life, SetIf, SetOptions, pttl};
 use crate::options::{self, TimeForm, integer, syntax};
+use crate::reentrant::{self, Holds};
 use crate::reply::{Protocol, Reply};
 use crate::request::{MAX_REQUEST_BYTES, Request};
 use crate::scripts;
 use crate::signals::Wait;
+use crate::wakes::Subscribing;
 
 /// Consequence of a command for its connection.
 pub(crate) enum Next {
     Reply(Reply),
+    /// Several replies, one after the other.
+    Replies(Vec<Reply>),
     /// The connection ends after the reply.
     Quit(Reply),
     /// The connection ends without a reply.
@@ -32,7 +36,7 @@ impl Next {
     pub fn code(&self) -> &str {
         match self {
             Self::Reply(Reply::Error(text)) => text.split(' ').next().unwrap_or_default(),
-            Self::Reply(_) | Self::Quit(_) | Self::Wait(_) => "OK",
+            Self::Reply(_) | Self::Replies(_) | Self::Quit(_) | Self::Wait(_) => "OK",
             Self::Abort(_) => UNKNOWN_OUTCOME,
         }
     }
@@ -60,6 +64,13 @@ pub(crate) async fn run(client: &mut Client, request: Request) -> Next {
         }
         return Next::Reply(unknown(&request));
     }
+    if client.front.config().disabled_commands.contains(&name) {
+        if let Some(transaction) = &mut client.transaction {
+            transaction.is_refused = true;
+        }
+        let text = format!("NOPERM the command {name} is disabled by redis.disabled_commands of this node");
+        return Next::Reply(Reply::Error(text));
+    }
     match name.as_str() {
         "QUIT" => Next::Quit(Reply::OK),
         "RESET" => {
@@ -80,6 +91,10 @@ pub(crate) async fn run(client: &mut Client, request: Request) -> Next {
         "EXEC" => exec(client).await,
         name => match &mut client.transaction {
             Some(transaction) => Next::Reply(queue(transaction, &request)),
+            None if let Some(how) = Subscribing::named(name) => match client.subscribe(how, &request[1..]) {
+                Ok(replies) => Next::Replies(replies),
+                Err(failure) => Err(failure).into(),
+            },
             None if name == "BLPOP" => match Wait::parse(&request[1..]) {
                 Ok(wait) => Next::Wait(wait),
                 Err(failure) => Err(failure).into(),
@@ -154,6 +169,9 @@ async fn execute(client: &mut Client, name: &str, request: &Request) -> Result<R
 /// Executes a command about the connection or the server; `None` if it is another command, or has other arguments.
 fn of_connection(client: &mut Client, name: &str, arguments: &[Bytes]) -> Option<Result<Reply, Failure>> {
     let reply = match (name, arguments) {
+        ("PING", []) if client.protocol == Protocol::Resp2 && !client.subscriptions.is_empty() => {
+            Reply::Array(vec![Reply::text("pong"), Reply::text("")])
+        }
         ("PING", []) => Reply::Status("PONG"),
         ("PING" | "ECHO", [text]) => Reply::Bulk(text.clone()),
         ("AUTH", [password] | [_, password]) => return Some(auth(client, password)),
@@ -183,6 +201,8 @@ fn of_connection(client: &mut Client, name: &str, arguments: &[Bytes]) -> Option
         // Every acknowledged write is on the disks of a quorum.
         ("WAIT", [replicas, _]) => return Some(integer(replicas).map(Reply::Integer)),
         ("UNWATCH", []) => Reply::OK,
+        // The nodes themselves publish the ends of holds, and nothing else.
+        ("PUBLISH", [_, _]) => Reply::Integer(0),
         ("SCRIPT", [subcommand, arguments @ ..]) => return Some(script(subcommand, arguments)),
         _ => return None,
     };
@@ -257,7 +277,13 @@ async fn of_keys(keys: &Keys<'_>, name: &str, arguments: &[Bytes]) -> Result<Rep
     };
     let forever = Life::For(Expiry::Never);
     match (name, arguments) {
-        ("GET", [key]) => Ok(value(keys.read(key).await?)),
+        ("GET", [key]) => match reentrant::lock_of_token(key) {
+            Some(lock) => {
+                let token = operations::token(keys, lock).await?;
+                Ok(token.map_or(Reply::Null, |token| Reply::text(token.to_string())))
+            }
+            None => Ok(value(keys.read(key).await?)),
+        },
         ("MGET", [_, ..]) => {
             let mut values = Vec::with_capacity(arguments.len());
             for key in arguments {
@@ -270,9 +296,32 @@ async fn of_keys(keys: &Keys<'_>, name: &str, arguments: &[Bytes]) -> Result<Rep
             Ok(Reply::Integer(i64::try_from(length).unwrap_or(i64::MAX)))
         }
         ("TYPE", [key]) => Ok(match keys.read(key).await? {
+            Some(entry) if entry.holds().is_some() => Reply::Status("hash"),
             Some(_) => Reply::Status("string"),
             None => Reply::Status("none"),
         }),
+        ("HEXISTS", [key, holder]) => {
+            let entry = keys.read(key).await?;
+            Ok(Reply::flag(count_of(entry.as_ref(), holder).is_some()))
+        }
+        ("HGET", [key, holder]) => {
+            let entry = keys.read(key).await?;
+            let count = count_of(entry.as_ref(), holder);
+            Ok(count.map_or(Reply::Null, |count| Reply::text(count.to_string())))
+        }
+        ("HLEN", [key]) => {
+            let entry = keys.read(key).await?;
+            Ok(Reply::flag(entry.is_some_and(|entry| entry.holds().is_some())))
+        }
+        ("HGETALL", [key]) => {
+            let entry = keys.read(key).await?;
+            let field = |holds: Holds<'_>| {
+                let holder = Bytes::copy_from_slice(holds.holder.as_bytes());
+                (holder, Reply::text(holds.count.to_string()))
+            };
+            let holds = entry.as_ref().and_then(Entry::holds).map(field);
+            Ok(Reply::Map(holds.into_iter().collect()))
+        }
         ("EXISTS", [_, ..]) => {
             let mut existing = 0;
             for key in arguments {
@@ -280,12 +329,10 @@ async fn of_keys(keys: &Keys<'_>, name: &str, arguments: &[Bytes]) -> Result<Rep
             }
             Ok(Reply::Integer(existing))
         }
-        ("LOCKGATE.TOKEN", [key]) => Ok(match keys.read(key).await? {
-            Some(Entry::Lease(lease)) => {
-                Reply::Integer(i64::try_from(lease.fencing_token.0).unwrap_or(i64::MAX))
-            }
-            _ => Reply::Null,
-        }),
+        ("LOCKGATE.TOKEN", [key]) => {
+            let token = operations::token(keys, key).await?;
+            Ok(token.map_or(Reply::Null, Reply::Integer))
+        }
         ("TTL", [key]) => Ok(Reply::Integer(match pttl(keys, key).await? {
             // Rounded to seconds, as in Redis.
             ms @ 0.. => (ms + 500) / 1_000,
@@ -373,6 +420,12 @@ async fn delete_if_equal(keys: &Keys<'_>, key: &[u8], expected: &[u8]) -> Result
     operations::delete(keys, key, Some(expected))
         .await
         .map(Reply::flag)
+}
+
+/// Returns the number of holds of a holder in Redisson's sense.
+fn count_of(entry: Option<&Entry>, holder: &[u8]) -> Option<usize> {
+    let holds = entry?.holds()?;
+    (holds.holder.as_bytes() == holder).then_some(holds.count)
 }
 
 fn value(entry: Option<Entry>) -> Reply {

@@ -44,6 +44,8 @@ pub struct RedisConfig {
     pub secured_only: bool,
     /// True if each node confirms what another node has granted, for clients of Redlock that take the nodes for independent servers.
     pub redlock: bool,
+    /// Commands that are refused, in capital letters.
+    pub disabled_commands: Vec<String>,
     /// Destination of the spans of commands; `None` without traces.
     pub tracing: Option<Tracing>,
 }
@@ -66,6 +68,7 @@ impl Default for RedisConfig {
             max_connections_per_address: 5_000,
             secured_only: false,
             redlock: false,
+            disabled_commands: Vec::new(),
             tracing: None,
         }
     }

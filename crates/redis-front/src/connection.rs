@@ -101,6 +101,11 @@ async fn run(
                 match next {
                     Next::Wait(_) => unreachable!("the wait is over"),
                     Next::Reply(reply) => reply.encode(client.protocol, &mut out),
+                    Next::Replies(replies) => {
+                        replies
+                            .iter()
+                            .for_each(|reply| reply.encode(client.protocol, &mut out));
+                    }
                     Next::Quit(reply) => {
                         reply.encode(client.protocol, &mut out);
                         stream.write_all(&out).await?;
@@ -128,6 +133,10 @@ async fn run(
                 }
                 tokio::select! {
                     received = receive(&mut stream, &mut inbox) => received?,
+                    wake = client.subscriptions.next() => {
+                        let messages = client.messages(&wake);
+                        messages.iter().for_each(|message| message.encode(client.protocol, &mut out));
+                    }
                     () = until(deadline) => return Err(End::Silent),
                     () = stop.cancelled() => return Err(End::Stopping),
                 }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::answers::Answers;
 use crate::config::RedisConfig;
 use crate::metrics::CommandMetrics;
+use crate::wakes::Wakes;
 
 /// Redis front end of one node. Cheap to clone.
 #[derive(Clone)]
@@ -29,6 +30,7 @@ struct Inner {
     started: Instant,
     next_client: AtomicI64,
     answers: Answers,
+    wakes: Wakes,
     commands: CommandMetrics,
 }
 
@@ -45,6 +47,7 @@ impl Front {
                 started: Instant::now(),
                 next_client: AtomicI64::new(1),
                 answers: Answers::new(config.redlock),
+                wakes: Wakes::new(),
                 commands: CommandMetrics::default(),
                 config: RwLock::new(Arc::new(config)),
             }),
@@ -91,6 +94,11 @@ impl Front {
     /// Returns the memory of this node's answers about leases.
     pub(crate) fn answers(&self) -> &Answers {
         &self.inner.answers
+    }
+
+    /// Returns the ends of holds for subscribed connections.
+    pub(crate) fn wakes(&self) -> &Wakes {
+        &self.inner.wakes
     }
 
     pub(crate) fn limiter(&self) -> &ConnectionLimiter {

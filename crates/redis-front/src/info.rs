@@ -11,7 +11,7 @@ const REDIS_VERSION: &str = "7.4.0";
 
 /// Reply to `HELLO`.
 pub(crate) fn hello(client: &Client) -> Reply {
-    Reply::Map(vec![
+    let fields = [
         ("server", Reply::text("redis")),
         ("version", Reply::text(REDIS_VERSION)),
         ("proto", Reply::Integer(client.protocol.number())),
@@ -19,7 +19,9 @@ pub(crate) fn hello(client: &Client) -> Reply {
         ("mode", Reply::text("standalone")),
         ("role", Reply::text("master")),
         ("modules", Reply::Array(Vec::new())),
-    ])
+    ];
+    let named = fields.map(|(name, value)| (Bytes::from_static(name.as_bytes()), value));
+    Reply::Map(named.into())
 }
 
 /// Text of `INFO`. Every node serves reads and writes, so each is a master to its clients.

@@ -12,11 +12,12 @@ use tracing::info;
 use znode_store::{
     AttemptId, Command, ContenderNames, HoldBounds, HoldingLease, Identities, LeaseChange, LeaseKey,
     LockCommand, LockMode, LockName, LockUse, LockWish, MAX_NOTE_BYTES, NEVER_ENDS_MS, NewLease, Password,
-    Refusal, Reply, Request, Right, SessionId, View,
+    Refusal, Reply, Request, RequestId, Right, SessionId, View,
 };
 
 use crate::answers::Answers;
 use crate::name;
+use crate::reentrant::Holds;
 
 /// Maximum number of attempts of an operation. Each failed one was overtaken by another client, so some client makes progress.
 const MAX_ATTEMPTS: usize = 32;
@@ -102,7 +103,8 @@ impl Expiry {
         Ttl::from_ms(lease.timeout_ms.into()).map_or(Self::Never, Self::In)
     }
 
-    fn timeout_ms(self) -> u32 {
+    /// Returns the timeout of a lease.
+    pub fn timeout_ms(self) -> u32 {
         match self {
             Self::Never => NEVER_ENDS_MS,
             Self::In(Ttl(ms)) => ms,
@@ -153,6 +155,14 @@ impl Entry {
         }
     }
 
+    /// Returns the holder and the number of its holds, if a client of Redisson holds the lock.
+    pub fn holds(&self) -> Option<Holds<'_>> {
+        match self {
+            Self::Lease(lease) => Holds::parse(&lease.note),
+            Self::Other => None,
+        }
+    }
+
     /// Returns the lease if it has this value.
     pub fn lease_with(&self, value: &[u8]) -> Option<&HoldingLease> {
         match self {
@@ -182,7 +192,8 @@ pub(crate) struct Keys<'a> {
 }
 
 impl Keys<'_> {
-    fn lock(&self, key: &[u8]) -> Result<LockName, Failure> {
+    /// Returns the lock of a key.
+    pub fn lock(&self, key: &[u8]) -> Result<LockName, Failure> {
         name::lock_of(self.prefix, key).ok_or_else(|| {
             Failure::error("ERR the key is too long for a lock's name, which has at most 512 bytes")
         })
@@ -250,9 +261,18 @@ impl Keys<'_> {
     }
 
     async fn propose(&self, command: Command) -> Result<Result<Reply, Refusal>, Failure> {
+        self.propose_once(command, None).await
+    }
+
+    /// Proposes a command. With an id, a repetition of the command gets the outcome of the first one.
+    async fn propose_once(
+        &self,
+        command: Command,
+        request_id: Option<RequestId>,
+    ) -> Result<Result<Reply, Refusal>, Failure> {
         let request = Request {
             session: None,
-            request_id: None,
+            request_id,
             caller: self.caller.clone(),
             command,
         };
@@ -466,6 +486,33 @@ impl Change<'_> {
         let command = self.change_of(lease, change);
         is_changed(self.keys.propose(Command::Lock(command)).await?)
     }
+
+    /// Changes a lease once: the state remembers the id, so that a repetition does not change it again.
+    pub async fn change_once(
+        &self,
+        lease: SessionId,
+        change: LeaseChange,
+        id: Option<RequestId>,
+    ) -> Result<Changed, Failure> {
+        let command = Command::Lock(self.change_of(lease, change));
+        match self.keys.propose_once(command, id).await? {
+            Ok(_) => Ok(Changed::Now),
+            Err(Refusal::RequestIdReused) => Ok(Changed::Before),
+            Err(Refusal::LeaseExpired) => Ok(Changed::Gone),
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+}
+
+/// Outcome of a change that is done once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Changed {
+    /// The lease was changed, perhaps by an earlier call of the same change.
+    Now,
+    /// An earlier call with this id has made another change.
+    Before,
+    /// The lease does not hold the lock.
+    Gone,
 }
 
 fn is_changed(outcome: Result<Reply, Refusal>) -> Result<bool, Failure> {

@@ -28,7 +28,7 @@
 //!
 //! # Outside the scope
 //!
-//! There is no Lua interpreter, and no type of value but strings. The meaning of the commands of the log is part of the state machine.
+//! There is no Lua interpreter, no type of value but strings and the hash of Redisson's locks, and no channel but those of waiters. The meaning of the commands of the log is part of the state machine.
 
 mod config;
 mod front;
@@ -39,9 +39,11 @@ mod commands;
 mod scripts;
 mod listing;
 mod signals;
+mod wakes;
 mod info;
 mod options;
 mod operations;
+mod reentrant;
 mod keys;
 mod answers;
 mod name;
@@ -52,4 +54,5 @@ pub mod request;
 
 pub use config::{Protection, RedisConfig};
 pub use front::Front;
+pub use names::is_command;
 pub use serve::serve;

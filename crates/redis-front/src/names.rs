@@ -1,7 +1,12 @@
 //! Names of all commands.
 
+/// Returns whether the front end has a command with this name in capital letters.
+pub fn is_command(name: &str) -> bool {
+    NAMES.contains(&name)
+}
+
 /// Names of all commands.
-pub(crate) const NAMES: [&str; 52] = [
+pub(crate) const NAMES: [&str; 61] = [
     "AUTH",
     "BLPOP",
     "CLIENT",
@@ -27,6 +32,10 @@ pub(crate) const NAMES: [&str; 52] = [
     "GETDEL",
     "GETSET",
     "HELLO",
+    "HEXISTS",
+    "HGET",
+    "HGETALL",
+    "HLEN",
     "INFO",
     "KEYS",
     "LOCKGATE.TOKEN",
@@ -37,7 +46,10 @@ pub(crate) const NAMES: [&str; 52] = [
     "PEXPIREAT",
     "PING",
     "PSETEX",
+    "PSUBSCRIBE",
     "PTTL",
+    "PUBLISH",
+    "PUNSUBSCRIBE",
     "QUIT",
     "RESET",
     "ROLE",
@@ -48,10 +60,12 @@ pub(crate) const NAMES: [&str; 52] = [
     "SETEX",
     "SETNX",
     "STRLEN",
+    "SUBSCRIBE",
     "TIME",
     "TTL",
     "TYPE",
     "UNLINK",
+    "UNSUBSCRIBE",
     "UNWATCH",
     "WAIT",
 ];

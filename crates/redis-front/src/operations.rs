@@ -243,16 +243,29 @@ fn is_met(condition: ExpireIf, remaining: Option<Duration>, life: Life) -> bool 
     }
 }
 
+/// Returns the fencing token of the lease that holds a key's lock; `None` if none does.
+pub(crate) async fn token(keys: &Keys<'_>, key: &[u8]) -> Result<Option<i64>, Failure> {
+    Ok(match keys.read(key).await? {
+        Some(Entry::Lease(lease)) => Some(i64::try_from(lease.fencing_token.0).unwrap_or(i64::MAX)),
+        _ => None,
+    })
+}
+
 /// Returns the remaining time of a key in milliseconds: -2 without a key, and -1 if it never expires.
 pub(crate) async fn pttl(keys: &Keys<'_>, key: &[u8]) -> Result<i64, Failure> {
-    Ok(match keys.read(key).await? {
+    Ok(pttl_of(keys, keys.read(key).await?.as_ref()))
+}
+
+/// Returns the same for a key that was read.
+pub(crate) fn pttl_of(keys: &Keys<'_>, entry: Option<&Entry>) -> i64 {
+    match entry {
         None => -2,
         Some(Entry::Other) => -1,
-        Some(Entry::Lease(lease)) => keys.remaining(&lease).map_or(-1, |left| {
+        Some(Entry::Lease(lease)) => keys.remaining(lease).map_or(-1, |left| {
             // Rounded up: a key whose time is over exists until its end is applied.
             i64::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX)
         }),
-    })
+    }
 }
 
 /// Returns the life for a number of milliseconds from now. A time longer than a lease can have never ends, since a lock must not end early.

@@ -38,7 +38,9 @@ pub enum Reply {
     /// A list.
     Array(Vec<Reply>),
     /// Names with values. RESP2 has a list of both in turns.
-    Map(Vec<(&'static str, Reply)>),
+    Map(Vec<(Bytes, Reply)>),
+    /// A message that is no reply to a request, or the reply to a subscription. RESP2 has a list.
+    Push(Vec<Reply>),
 }
 
 impl Reply {
@@ -48,6 +50,11 @@ impl Reply {
     /// Returns a text as bytes.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Bulk(Bytes::from(text.into()))
+    }
+
+    /// Returns a number of things.
+    pub fn count(count: usize) -> Self {
+        Self::Integer(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
     /// Returns 1 or 0.
@@ -81,9 +88,17 @@ impl Reply {
                     Protocol::Resp3 => line(out, b'%', &fields.len().to_string()),
                 }
                 for (name, value) in fields {
-                    Self::Bulk(Bytes::from_static(name.as_bytes())).encode(protocol, out);
+                    Self::Bulk(name.clone()).encode(protocol, out);
                     value.encode(protocol, out);
                 }
+            }
+            Self::Push(items) => {
+                let kind = match protocol {
+                    Protocol::Resp2 => b'*',
+                    Protocol::Resp3 => b'>',
+                };
+                line(out, kind, &items.len().to_string());
+                items.iter().for_each(|item| item.encode(protocol, out));
             }
         }
     }
@@ -107,7 +122,7 @@ mod tests {
             Reply::Integer(-2),
             Reply::text("a\r\n"),
             Reply::Null,
-            Reply::Map(vec![("n", Reply::flag(true))]),
+            Reply::Map(vec![(Bytes::from_static(b"n"), Reply::flag(true))]),
         ]);
         let encoded = |protocol| {
             let mut out = BytesMut::new();

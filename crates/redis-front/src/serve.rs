@@ -85,6 +85,7 @@ async fn serve_here(listener: TcpListener, front: Front, protection: Protection,
         () = listener::serve(listener, options, connect, stop.cancelled()) => {}
         () = distrust => {}
         () = catch_up => {}
+        () = front.wakes().follow(front.node()) => {}
     }
 }
 

@@ -92,7 +92,10 @@ impl Work {
             | LockCommand::Upgrade { .. }
             | LockCommand::Revoke { .. } => Self::New,
             LockCommand::ChangeLease { change, .. } => match change {
-                LeaseChange::Release | LeaseChange::ReleaseOwn | LeaseChange::Renew { .. } => Self::Keep,
+                LeaseChange::Release
+                | LeaseChange::ReleaseOwn
+                | LeaseChange::Renew { .. }
+                | LeaseChange::Rewrite { .. } => Self::Keep,
                 LeaseChange::Replace { .. } => Self::New,
             },
             LockCommand::CountDelays { .. } | LockCommand::EndHolds { .. } => Self::Own,

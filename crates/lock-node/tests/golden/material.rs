@@ -629,6 +629,13 @@ pub fn later_requests() -> Vec<(&'static str, Request)> {
         ),
         ("change_lease_replace", change(replace)),
         ("change_lease_release_own", change(LeaseChange::ReleaseOwn)),
+        (
+            "change_lease_rewrite",
+            change(LeaseChange::Rewrite {
+                note: "another note".into(),
+                timeout_ms: 30_000,
+            }),
+        ),
     ]
 }
 

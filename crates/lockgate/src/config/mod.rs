@@ -423,6 +423,16 @@ impl SettingsReader<'_> {
         if let Some(redlock) = self.flag("redis.redlock") {
             redis.redlock = redlock;
         }
+        self.list("redis.disabled_commands", &mut redis.disabled_commands);
+        for command in &mut redis.disabled_commands {
+            command.make_ascii_uppercase();
+            if !redis_front::is_command(command) {
+                self.error::<()>(
+                    "redis.disabled_commands",
+                    &format!("there is no command {command}"),
+                );
+            }
+        }
         redis
     }
 

@@ -1,5 +1,7 @@
 //! Lives of leases: renewals, releases, and ends. A lease begins with its acquire (`locks/acquire.rs`).
 
+use alloc::sync::Arc;
+
 use fault_injection::planted::{self, Bug};
 
 use crate::apply::context::Context;
@@ -11,7 +13,9 @@ use crate::locks::queue::QueuePosition;
 use crate::model::contender::Attempt;
 use crate::model::event::ContenderEnd;
 use crate::model::ids::{LeaseKey, SessionId};
-use crate::model::lock::{AttemptId, ContenderNames, HoldBounds, LeaseChange, LockMode, LockWish, NewLease};
+use crate::model::lock::{
+    AttemptId, ContenderNames, HoldBounds, LeaseChange, LockMode, LockWish, MAX_NOTE_BYTES, NewLease,
+};
 use crate::model::path::LockName;
 use crate::model::refusal::Refusal;
 use crate::model::reply::{Grant, LeaseContender, Outcome, Reply};
@@ -106,6 +110,7 @@ pub(crate) fn change_lease(
             Ok(Reply::Released { holds: 0 })
         }
         LeaseChange::Renew { timeout_ms } => renew(store, cx, lease, timeout_ms),
+        LeaseChange::Rewrite { note, timeout_ms } => rewrite(store, cx, found, note, timeout_ms),
         LeaseChange::Replace {
             note,
             address,
@@ -127,6 +132,25 @@ pub(crate) fn change_lease(
             replace(store, cx, &found, wish, guid, attempt, new)
         }
     }
+}
+
+/// Gives the lease that holds a lock another note and another timeout.
+fn rewrite(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    mut found: ResolvedContender,
+    note: Arc<str>,
+    timeout_ms: u32,
+) -> Outcome {
+    if note.len() > MAX_NOTE_BYTES {
+        return Err(Refusal::BadWish("the note is too long".into()));
+    }
+    let mut record = found
+        .draft()
+        .expect("no other client makes the contender of a lease");
+    record.note = note;
+    contenders::rewrite(store, cx, &mut found, record);
+    renew(store, cx, found.session, timeout_ms)
 }
 
 /// Ends a lease and gives its lock to a new one. The new one enters the queue first, as the only waiter, so that a refusal changes nothing;

@@ -361,6 +361,12 @@ impl Display for LockCommand {
                         "renew lease {lease} of lock {lock} with a timeout of {timeout_ms} ms"
                     )
                 }
+                LeaseChange::Rewrite { timeout_ms, .. } => {
+                    write!(
+                        f,
+                        "rewrite the note of lease {lease} of lock {lock} with a timeout of {timeout_ms} ms"
+                    )
+                }
                 LeaseChange::Replace { new, .. } => {
                     let NewLease { key, timeout_ms } = new;
                     let session = key.session;

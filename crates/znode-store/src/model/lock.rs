@@ -283,6 +283,14 @@ pub enum LeaseChange {
     /// Releases the lock for the client that holds it, as it has named the note of the lease. The state remembers this, as it does a release
     /// by the lease's key.
     ReleaseOwn,
+    /// Gives the lease another note and another timeout, counted from here. It holds the lock with the same token.
+    Rewrite {
+        /// The note.
+        #[serde(deserialize_with = "crate::model::text::shared")]
+        note: Arc<str>,
+        /// The timeout.
+        timeout_ms: u32,
+    },
 }
 
 /// Bounds of a hold in time, counted from its grant by the leader. Zero: none. A contender has those of its first call: a later call of the

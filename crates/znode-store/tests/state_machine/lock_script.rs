@@ -89,7 +89,7 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
                 },
             }
         }
-        name @ ("free_lease" | "free_own_lease" | "extend_lease" | "replace_lease") => {
+        name @ ("free_lease" | "free_own_lease" | "extend_lease" | "rewrite_lease" | "replace_lease") => {
             let call: u64 = match name {
                 "replace_lease" => args.next_pos().ok_or("which call?")?.parse()?,
                 _ => 0,
@@ -101,6 +101,10 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
                 "free_lease" => LeaseChange::Release,
                 "free_own_lease" => LeaseChange::ReleaseOwn,
                 "extend_lease" => LeaseChange::Renew { timeout_ms },
+                "rewrite_lease" => LeaseChange::Rewrite {
+                    note: args.take_key("note").unwrap_or_default().into(),
+                    timeout_ms,
+                },
                 _ => {
                     let by = args.take_key("by").ok_or("by which lease?")?.to_owned();
                     LeaseChange::Replace {

@@ -371,6 +371,14 @@ pub(super) const REDIS: Section = Section {
                 lock, so every value must be unique, as Redlock demands. The same on all nodes.",
         },
         Setting {
+            name: "redis.disabled_commands",
+            kind: Kind::List,
+            default: DefaultValue::Literal("\"\""),
+            sample: SampleForm::Default,
+            reload: Reload::Live,
+            meaning: "Commands that are refused, separated by commas: \"FLUSHDB, FLUSHALL, KEYS\".",
+        },
+        Setting {
             name: "redis.max_connections",
             kind: Kind::Number {
                 least: 1,

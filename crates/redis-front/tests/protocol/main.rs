@@ -6,170 +6,16 @@
     reason = "a test that cannot go on may say so shortly, also in its helpers"
 )]
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+mod harness;
+mod libraries;
+
 use std::time::Duration;
 
-use lock_node::{MemberAddress, Node, NodeConfig};
-use redis_front::{Front, Protection, RedisConfig, serve};
-use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use lock_node::Node;
+use redis_front::RedisConfig;
 use znode_store::{HoldingLease, LockName, LockUse};
 
-/// Timeout of every step; an intact step takes less even on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Poll interval of conditions.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
-
-struct Cluster {
-    served: Vec<Served>,
-    _dir: TempDir,
-}
-
-struct Served {
-    node: Node,
-    address: SocketAddr,
-    stop: CancellationToken,
-    serving: JoinHandle<()>,
-}
-
-async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(TIMEOUT, future).await {
-        Ok(done) => done,
-        Err(_) => panic!("{what}: not within {TIMEOUT:?}"),
-    }
-}
-
-async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    in_time(what, async {
-        while !condition() {
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
-    })
-    .await;
-}
-
-impl Cluster {
-    async fn start(size: u64) -> Self {
-        Self::start_with(size, RedisConfig::default()).await
-    }
-
-    /// Starts three nodes that take part in Redlock.
-    async fn start_for_redlock() -> Self {
-        let config = RedisConfig {
-            redlock: true,
-            ..RedisConfig::default()
-        };
-        Self::start_with(3, config).await
-    }
-
-    async fn start_with(size: u64, redis: RedisConfig) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut listeners, mut members) = (Vec::new(), BTreeMap::new());
-        for id in 1..=size {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let peer = listener.local_addr().unwrap().to_string();
-            // No node serves HTTP, but the addresses of members have to be distinct.
-            let http = peer.clone();
-            members.insert(id, MemberAddress { peer, http });
-            listeners.push((id, listener));
-        }
-        let mut served = Vec::new();
-        for (id, peers) in listeners {
-            let mut config = NodeConfig::new(id, "test", members.clone(), dir.path().join(format!("{id}")));
-            config.raft.timing.heartbeat = Duration::from_millis(30);
-            config.raft.timing.election_min = Duration::from_millis(150);
-            config.raft.timing.election_max = Duration::from_millis(300);
-            let node = Node::start_on(config, peers).await.unwrap();
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
-            let stop = CancellationToken::new();
-            let front = Front::new(node.clone(), redis.clone());
-            let serving = tokio::spawn(serve(listener, front, Protection::Trusted, stop.clone()));
-            served.push(Served {
-                node,
-                address,
-                stop,
-                serving,
-            });
-        }
-        for served in &served {
-            until("a node is ready", || served.node.not_ready().is_none()).await;
-        }
-        Self { served, _dir: dir }
-    }
-
-    async fn client(&self, index: usize) -> Client {
-        let stream = TcpStream::connect(self.served[index].address).await.unwrap();
-        Client(BufReader::new(stream))
-    }
-
-    async fn stop(self) {
-        for served in self.served {
-            served.stop.cancel();
-            in_time("the node stops", served.node.stop()).await;
-            in_time("the front end stops", served.serving).await.unwrap();
-        }
-    }
-}
-
-struct Client(BufReader<TcpStream>);
-
-impl Client {
-    async fn send(&mut self, bytes: &[u8]) {
-        self.0.write_all(bytes).await.unwrap();
-    }
-
-    async fn line(&mut self) -> String {
-        let mut line = String::new();
-        in_time("a reply", self.0.read_line(&mut line)).await.unwrap();
-        line.trim_end().to_owned()
-    }
-
-    /// Reads a reply and writes it in one line.
-    async fn reply(&mut self) -> String {
-        let line = self.line().await;
-        let (kind, rest) = line.split_at(1);
-        match kind {
-            "$" if rest == "-1" => "null".to_owned(),
-            "$" => {
-                let mut bytes = vec![0; rest.parse::<usize>().unwrap() + 2];
-                in_time("a value", self.0.read_exact(&mut bytes)).await.unwrap();
-                format!("{:?}", String::from_utf8(bytes).unwrap().trim_end())
-            }
-            "*" => {
-                let mut items = Vec::new();
-                for _ in 0..rest.parse::<usize>().unwrap() {
-                    items.push(Box::pin(self.reply()).await);
-                }
-                format!("[{}]", items.join(" "))
-            }
-            _ => line,
-        }
-    }
-
-    async fn command(&mut self, command: &str) -> String {
-        self.send(format!("{command}\r\n").as_bytes()).await;
-        self.reply().await
-    }
-
-    /// Sends commands and compares the replies: `COMMAND => REPLY` in each line. A reply that ends with `…` is compared up to there.
-    async fn script(&mut self, script: &str) {
-        for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
-            let (command, expected) = line.split_once(" => ").unwrap();
-            let reply = self.command(command).await;
-            let is_expected = match expected.strip_suffix('…') {
-                Some(begin) => reply.starts_with(begin),
-                None => reply == expected,
-            };
-            assert!(is_expected, "{line}, but the reply is {reply}");
-        }
-    }
-}
+use crate::harness::{Cluster, until};
 
 fn lease(node: &Node, lock: &str) -> HoldingLease {
     match node.read(|store| store.lock_use(&LockName::parse(lock).unwrap())) {
@@ -353,7 +199,7 @@ async fn transactions_scripts_and_errors_are_as_in_redis() {
             NONSENSE => -ERR unknown command 'NONSENSE', with args beginning with:…
             EXEC => -EXECABORT…
             EXEC => -ERR EXEC without MULTI
-            HGET k f => -ERR unknown command 'HGET', with args beginning with: 'k' 'f'
+            HSET k f => -ERR unknown command 'HSET', with args beginning with: 'k' 'f'
             GET => -ERR wrong number of arguments for 'get' command
             SET k v NX XX => -ERR syntax error
             SET k v EX 0 => -ERR invalid expire time in 'set' command
@@ -404,5 +250,28 @@ async fn transactions_scripts_and_errors_are_as_in_redis() {
         line = client.line().await;
     }
     assert_eq!(client.line().await, "+PONG");
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn disabled_commands_are_refused_also_in_a_transaction() {
+    let config = RedisConfig {
+        disabled_commands: vec!["DEL".to_owned(), "FLUSHALL".to_owned()],
+        ..RedisConfig::default()
+    };
+    let cluster = Cluster::start_with(1, config).await;
+    let mut client = cluster.client(0).await;
+    client
+        .script(
+            r#"
+            SET job one NX => +OK
+            del job => -NOPERM the command DEL is disabled…
+            MULTI => +OK
+            FLUSHALL => -NOPERM the command FLUSHALL is disabled…
+            EXEC => -EXECABORT…
+            DELIFEQ job one => :1
+            "#,
+        )
+        .await;
     cluster.stop().await;
 }
