@@ -100,6 +100,7 @@ impl Client {
             address,
             prefix: &config.prefix,
             answers: self.front.answers(),
+            scripts: self.front.scripts(),
         }
     }
 

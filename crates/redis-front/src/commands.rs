@@ -203,7 +203,7 @@ fn of_connection(client: &mut Client, name: &str, arguments: &[Bytes]) -> Option
         ("UNWATCH", []) => Reply::OK,
         // The nodes themselves publish the ends of holds, and nothing else.
         ("PUBLISH", [_, _]) => Reply::Integer(0),
-        ("SCRIPT", [subcommand, arguments @ ..]) => return Some(script(subcommand, arguments)),
+        ("SCRIPT", [subcommand, arguments @ ..]) => return Some(script(client, subcommand, arguments)),
         _ => return None,
     };
     Some(Ok(reply))
@@ -247,20 +247,20 @@ fn hello(client: &mut Client, arguments: &[Bytes]) -> Result<Reply, Failure> {
     Ok(info::hello(client))
 }
 
-fn script(subcommand: &[u8], arguments: &[Bytes]) -> Result<Reply, Failure> {
+fn script(client: &Client, subcommand: &[u8], arguments: &[Bytes]) -> Result<Reply, Failure> {
+    let cache = client.front.scripts();
     match (subcommand.to_ascii_uppercase().as_slice(), arguments) {
-        (b"LOAD", [text]) => {
-            let sha1 = scripts::sha1_of(text);
-            match scripts::is_known(sha1.as_bytes()) {
-                true => Ok(Reply::text(sha1)),
-                false => Err(scripts::unknown(&sha1)),
-            }
-        }
+        (b"LOAD", [text]) => scripts::load(cache, text).map(Reply::text),
         (b"EXISTS", [_, ..]) => {
-            let known = arguments.iter().map(|sha1| Reply::flag(scripts::is_known(sha1)));
+            let known = arguments
+                .iter()
+                .map(|sha1| Reply::flag(scripts::is_known(cache, sha1)));
             Ok(Reply::Array(known.collect()))
         }
-        (b"FLUSH", [] | [_]) => Ok(Reply::OK),
+        (b"FLUSH", [] | [_]) => {
+            cache.flush();
+            Ok(Reply::OK)
+        }
         _ => Err(Failure::error(
             "ERR unknown subcommand or wrong number of arguments for 'script'",
         )),
@@ -389,9 +389,9 @@ async fn of_keys(keys: &Keys<'_>, name: &str, arguments: &[Bytes]) -> Result<Rep
             Ok(Reply::flag(expired == Expired::Changed))
         }
         ("EVAL" | "EVAL_RO", [text, rest @ ..]) => {
-            let sha1 = scripts::sha1_of(text);
+            let sha1 = scripts::load(keys.scripts, text)?;
             let run = run_script(keys, sha1.as_bytes(), rest).await?;
-            run.ok_or_else(|| scripts::unknown(&sha1))
+            run.ok_or_else(|| Failure::error("TRYAGAIN the script was forgotten meanwhile"))
         }
         ("EVALSHA" | "EVALSHA_RO", [sha1, rest @ ..]) => {
             let run = run_script(keys, sha1, rest).await?;

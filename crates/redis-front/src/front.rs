@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::answers::Answers;
 use crate::config::RedisConfig;
 use crate::metrics::CommandMetrics;
+use crate::scripts::ScriptCache;
 use crate::wakes::Wakes;
 
 /// Redis front end of one node. Cheap to clone.
@@ -31,6 +32,7 @@ struct Inner {
     next_client: AtomicI64,
     answers: Answers,
     wakes: Wakes,
+    scripts: ScriptCache,
     commands: CommandMetrics,
 }
 
@@ -48,6 +50,7 @@ impl Front {
                 next_client: AtomicI64::new(1),
                 answers: Answers::new(config.redlock),
                 wakes: Wakes::new(),
+                scripts: ScriptCache::default(),
                 commands: CommandMetrics::default(),
                 config: RwLock::new(Arc::new(config)),
             }),
@@ -94,6 +97,11 @@ impl Front {
     /// Returns the memory of this node's answers about leases.
     pub(crate) fn answers(&self) -> &Answers {
         &self.inner.answers
+    }
+
+    /// Returns the scripts that this node remembers.
+    pub(crate) fn scripts(&self) -> &ScriptCache {
+        &self.inner.scripts
     }
 
     /// Returns the ends of holds for subscribed connections.

@@ -42,6 +42,8 @@ pub(crate) fn info(client: &Client) -> String {
         ("role", "master".to_owned()),
         ("connected_slaves", "0".to_owned()),
         ("cluster_enabled", "0".to_owned()),
+        // Known scripts need no cache.
+        ("number_of_cached_scripts", "0".to_owned()),
     ];
     facts.map(|(name, value)| format!("{name}:{value}\r\n")).concat()
 }

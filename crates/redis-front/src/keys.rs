@@ -18,6 +18,7 @@ use znode_store::{
 use crate::answers::Answers;
 use crate::name;
 use crate::reentrant::Holds;
+use crate::scripts::ScriptCache;
 
 /// Maximum number of attempts of an operation. Each failed one was overtaken by another client, so some client makes progress.
 const MAX_ATTEMPTS: usize = 32;
@@ -189,6 +190,7 @@ pub(crate) struct Keys<'a> {
     pub address: &'a str,
     pub prefix: &'a str,
     pub answers: &'a Answers,
+    pub scripts: &'a ScriptCache,
 }
 
 impl Keys<'_> {

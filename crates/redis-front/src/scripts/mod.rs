@@ -7,8 +7,10 @@ use bytes::Bytes;
 use sha1::{Digest as _, Sha1};
 
 mod several;
+mod shape;
 mod table;
 
+pub(crate) use self::shape::ScriptCache;
 use self::table::{Answer, Leave, Operation, find};
 use crate::config::MAX_LISTED_KEYS;
 use crate::keys::{Expiry, Failure, Keys};
@@ -26,12 +28,25 @@ pub(crate) fn sha1_of(text: &[u8]) -> String {
 }
 
 /// Returns whether a script is known.
-pub(crate) fn is_known(sha1: &[u8]) -> bool {
-    find(sha1).is_some()
+pub(crate) fn is_known(cache: &ScriptCache, sha1: &[u8]) -> bool {
+    operation(cache, sha1).is_some()
+}
+
+/// Takes the text of a script. Returns its SHA-1; an error if it is not known.
+pub(crate) fn load(cache: &ScriptCache, text: &[u8]) -> Result<String, Failure> {
+    let sha1 = sha1_of(text);
+    match is_known(cache, sha1.as_bytes()) || cache.remember(&sha1, text) {
+        true => Ok(sha1),
+        false => Err(unknown(&sha1)),
+    }
+}
+
+fn operation(cache: &ScriptCache, sha1: &[u8]) -> Option<Operation> {
+    find(sha1).or_else(|| cache.find(sha1))
 }
 
 /// Returns the error for a script that is not known.
-pub(crate) fn unknown(sha1: &str) -> Failure {
+fn unknown(sha1: &str) -> Failure {
     Failure::Error(format!(
         "ERR unknown script {sha1}: Lockgate runs no Lua, and knows the scripts of the lock libraries that docs/clients/redis.md lists"
     ))
@@ -44,7 +59,7 @@ pub(crate) async fn run(
     names: &[Bytes],
     arguments: &[Bytes],
 ) -> Option<Result<Reply, Failure>> {
-    let operation = find(sha1)?;
+    let operation = operation(keys.scripts, sha1)?;
     Some(execute(keys, operation, names, arguments).await)
 }
 
@@ -66,8 +81,8 @@ async fn execute(
     };
     let key = || key_at(0);
     let number = |index: usize| argument(index).and_then(|bytes| whole(bytes));
-    let expire_if_equal = async || {
-        let life = life_of_ms(number(1)?);
+    let expire_if_equal = async |unit: i64| {
+        let life = life_of_ms(number(1)?.saturating_mul(unit));
         let expired = operations::expire(keys, key()?, Some(argument(0)?), ExpireIf::Always, |_| life);
         Ok::<_, Failure>(expired.await? == Expired::Changed)
     };
@@ -85,14 +100,16 @@ async fn execute(
             let is_deleted = operations::delete(keys, key()?, None).await?;
             Ok(answer.of(is_deleted, 1))
         }
-        Operation::ExpireIfEqual(answer) => Ok(answer.of(expire_if_equal().await?, 1)),
+        Operation::ExpireIfEqual(answer) => Ok(answer.of(expire_if_equal(1).await?, 1)),
+        Operation::ExpireSecondsIfEqual(answer) => Ok(answer.of(expire_if_equal(1_000).await?, 1)),
         Operation::ExpireOrAcquire(answer) => {
-            let is_done = expire_if_equal().await? || acquire(keys, key()?, argument(0)?, number(1)?).await?;
+            let is_done =
+                expire_if_equal(1).await? || acquire(keys, key()?, argument(0)?, number(1)?).await?;
             Ok(answer.of(is_done, 1))
         }
         Operation::ExpireOrAcquireIf => {
             let may_acquire = argument(2)?.as_ref() == b"yes";
-            let is_done = expire_if_equal().await?
+            let is_done = expire_if_equal(1).await?
                 || may_acquire && acquire(keys, key()?, argument(0)?, number(1)?).await?;
             Ok(Answer::OkOrNull.of(is_done, 1))
         }
@@ -245,6 +262,6 @@ mod tests {
     #[test]
     fn sha1_is_hexadecimal() {
         assert_eq!(sha1_of(b"abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
-        assert!(!is_known(sha1_of(b"abc").as_bytes()));
+        assert!(load(&ScriptCache::default(), b"abc").is_err());
     }
 }

@@ -52,6 +52,8 @@ pub(super) enum Operation {
     Delete(Answer),
     /// Gives the key a time to live (second argument, ms) if its value is `V`.
     ExpireIfEqual(Answer),
+    /// The same with a time in seconds.
+    ExpireSecondsIfEqual(Answer),
     /// As `ExpireIfEqual`; sets the key to `V` if it does not exist.
     ExpireOrAcquire(Answer),
     /// As `ExpireIfEqual`; sets the key to `V` if it does not exist and the third argument is `yes`. `OK` or null.

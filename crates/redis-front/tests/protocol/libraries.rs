@@ -222,3 +222,39 @@ async fn scripts_of_other_libraries_answer_as_lua_does() {
         .await;
     cluster.stop().await;
 }
+
+#[tokio::test]
+async fn compare_and_delete_of_a_tutorial_is_recognised_and_remembered() {
+    let cluster = Cluster::start(1).await;
+    let mut client = cluster.client(0).await;
+    let text = "if redis.call(\"get\", KEYS[1]) == ARGV[1]\nthen return redis.call(\"del\", KEYS[1])\nelse return 0 end";
+    let parts = ["EVAL", text, "1", "job", "one"];
+    let mut request = format!("*{}\r\n", parts.len());
+    for part in parts {
+        request.push_str(&format!("${}\r\n{part}\r\n", part.len()));
+    }
+    let sha1 = "ca8e76181615f6427080a7c9c490631314b3d11b";
+    let by_sha1 = format!("EVALSHA {sha1} 1 job one");
+    client
+        .script(&format!(
+            "
+            SET job one NX PX 60000 => +OK
+            {by_sha1} => -NOSCRIPT…
+            "
+        ))
+        .await;
+    client.send(request.as_bytes()).await;
+    assert_eq!(client.reply().await, ":1");
+    client
+        .script(&format!(
+            "
+            SET job one NX PX 60000 => +OK
+            {by_sha1} => :1
+            SCRIPT EXISTS {sha1} => [:1]
+            SCRIPT FLUSH => +OK
+            SCRIPT EXISTS {sha1} => [:0]
+            "
+        ))
+        .await;
+    cluster.stop().await;
+}
