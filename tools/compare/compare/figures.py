@@ -7,6 +7,7 @@ NAMES = {
     "lockgate/http": "Lockgate",
     "lockgate/http@leader": "Lockgate, at its leader",
     "lockgate/zookeeper": "Lockgate, ZooKeeper's protocol",
+    "lockgate/redis": "Lockgate, Redis' protocol",
     "zookeeper/zookeeper": "ZooKeeper",
     "zookeeper/zookeeper@leader": "ZooKeeper, at its leader",
     "etcd/etcd": "etcd",

@@ -86,6 +86,8 @@ def generator(system, workload, over):
     target = system.target_at_leader() if where == "leader" else system.target()
     if over in ("http", "zookeeper"):
         return [str(means.lockgate), "bench", workload, "--over", over, *target]
+    if system.name == "lockgate":
+        target = system.target_of_redis()
     return [str(means.peers), over, "--workload", workload, *target]
 
 

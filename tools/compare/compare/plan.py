@@ -14,7 +14,7 @@ REPLICATED_LOCKS = [
 ]
 # For each workload: its numbers of clients, out of the requested ones, and its systems with their protocols.
 LOADS = {
-    "lock": ("all", [*REPLICATED_LOCKS, "etcd", "redlock", "redis"]),
+    "lock": ("all", [*REPLICATED_LOCKS, "lockgate/redis", "etcd", "redlock", "redis"]),
     "contended": ((2, 16, 64), [*REPLICATED_LOCKS, "etcd", "redlock", "redis"]),
     "semaphore": ((16,), REPLICATED_LOCKS),
     "batch": ((64,), ["lockgate/http"]),
@@ -95,6 +95,9 @@ class Plan:
             for subject in subjects:
                 name, _, over = subject.partition("/")
                 if name != system or workload not in self.measurements:
+                    continue
+                # The clients of Redis are those of bench-peers, and their figures mean something beside Redis only.
+                if subject == "lockgate/redis" and not {"redis", "redlock"} & set(self.systems):
                     continue
                 clients = self.clients if numbers == "all" else list(numbers)
                 if self.quick and numbers != "all":

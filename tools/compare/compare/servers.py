@@ -184,7 +184,7 @@ class Lockgate(System):
 
     def start_all(self):
         self.directory.rmdir()
-        self.run("up", "--ephemeral-ports")
+        self.run("up", "--ephemeral-ports", "--redis")
         # As for the other systems, the leader is the first server in the clients' list.
         if self.leader() != 0:
             self.run("move-leader", "1")
@@ -243,6 +243,13 @@ class Lockgate(System):
 
     def target_at_leader(self):
         return [*self.target(), "--at-leader"]
+
+    def target_of_redis(self):
+        """Returns the arguments with the ports for clients of Redis."""
+        listen = 'redis_listen = "127.0.0.1:'
+        configs = [self.directory / f"node-{number + 1}" / "config.toml" for number in range(self.count)]
+        lines = [line for config in configs for line in config.read_text().splitlines() if line.startswith(listen)]
+        return leader_first([int(line[len(listen) : -1]) for line in lines], self.leader())
 
 
 def leader_alone(ports, leader):
