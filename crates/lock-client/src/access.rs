@@ -251,11 +251,7 @@ impl Access {
 
     /// `path` ends with `?` or `&`.
     async fn delete(&self, path: String) -> Result<(), Error> {
-        let call = ApiRequest {
-            method: Method::DELETE,
-            path: format!("{path}request_id={}", request_id()),
-            body: Default::default(),
-        };
+        let call = ApiRequest::delete(format!("{path}request_id={}", request_id()));
         self.client.servers.call(&call).await.map(drop)
     }
 }

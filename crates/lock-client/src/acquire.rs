@@ -231,7 +231,7 @@ impl Acquire {
                     false => Error::Unavailable(why),
                 });
             }
-            tokio::time::sleep(pause).await;
+            self.core.servers.pause_before_retry(pause).await;
         }
     }
 

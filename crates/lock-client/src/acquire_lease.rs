@@ -9,6 +9,7 @@ use hyper::Method;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
+use tracing::{Instrument as _, debug_span};
 
 use crate::client::LockClient;
 use crate::clock::BootInstant;
@@ -95,7 +96,9 @@ impl LockClient {
             opened: None,
             in_doubt: false,
         };
-        call.run(options.wait).await
+        let span = debug_span!("lockgate.acquire", lock);
+        let counts = &self.servers.counts;
+        counts.acquire(1, call.run(options.wait)).instrument(span).await
     }
 }
 
@@ -140,7 +143,7 @@ impl Request {
                 return Err(error);
             }
             tracing::debug!(lock = self.lock, why, "the acquire of a lease is sent again");
-            tokio::time::sleep(pause).await;
+            servers.pause_before_retry(pause).await;
         }
     }
 

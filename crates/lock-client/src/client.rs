@@ -13,10 +13,11 @@ use transport_security::ClientTls;
 use crate::background::Background;
 use crate::connector::InProcess;
 use crate::deadline::Margin;
-use crate::http::Endpoint;
+use crate::http::{Endpoint, Http, Traceparent};
 use crate::servers::{Patience, SHORTEST_TRY, Servers};
 use crate::session::SessionBuilder;
 use crate::shutdown::Sessions;
+use crate::stats::Stats;
 use crate::token::{TokenProvider, is_on_this_machine};
 use crate::znodes::Znodes;
 
@@ -81,6 +82,7 @@ pub struct ClientBuilder {
     at_leader: bool,
     runtime: Option<Handle>,
     in_process: Option<InProcess>,
+    traceparent: Option<Traceparent>,
 }
 
 impl fmt::Debug for ClientBuilder {
@@ -122,6 +124,7 @@ impl LockClient {
             at_leader: false,
             runtime: None,
             in_process: None,
+            traceparent: None,
         }
     }
 
@@ -144,6 +147,11 @@ impl LockClient {
     /// Returns a builder of a session. Locks belong to sessions.
     pub fn session(&self) -> SessionBuilder {
         SessionBuilder::new(self.clone())
+    }
+
+    /// Returns what this client and its clones have done so far.
+    pub fn stats(&self) -> Stats {
+        self.servers.counts.snapshot()
     }
 
     /// Returns access to the tree of znodes, for changes that belong to no session.
@@ -220,6 +228,14 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets a function that returns the trace context of the caller (W3C `traceparent`), for example of the current span of OpenTelemetry.
+    /// The client calls it for each request, in the task of the caller and inside the request's span, and sends its result along.
+    /// Heartbeats and event streams have no caller.
+    pub fn traceparent(mut self, traceparent: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        self.traceparent = Some(Arc::new(traceparent));
+        self
+    }
+
     /// Runs connections, heartbeats and the last requests of dropped guards on this runtime, which needs timers and I/O.
     ///
     /// Without this they run on one thread of the client, which starts with the first request and ends after the last clone of the client,
@@ -258,14 +274,22 @@ impl ClientBuilder {
         self.patience.answer = self.patience.answer.min(each);
         self.patience.connect = self.patience.connect.min(each);
         let stopped = CancellationToken::new();
+        let background = self.runtime.map_or_else(Background::own, Background::given);
+        let connect = self.patience.connect;
+        let http = Http::new(
+            connect,
+            endpoint,
+            self.token,
+            self.traceparent,
+            background.clone(),
+        );
         Ok(LockClient {
             servers: Arc::new(Servers::new(
                 addresses,
                 self.patience,
-                endpoint,
-                self.token,
+                http,
                 self.at_leader,
-                self.runtime.map_or_else(Background::own, Background::given),
+                background,
                 stopped.clone(),
             )),
             margin: self.margin,

@@ -72,6 +72,22 @@ pub enum Loss {
 }
 
 impl Loss {
+    /// Returns the reason as a word: `no_heartbeat`, `expired`, `closed`, `broken`, `deleted`, `released`, `max_hold`, `lease_expired` or
+    /// `taken_away`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::NoHeartbeat => "no_heartbeat",
+            Self::Expired => "expired",
+            Self::Closed | Self::Stopped => "closed",
+            Self::Broken { .. } => "broken",
+            Self::Deleted { .. } => "deleted",
+            Self::Released => "released",
+            Self::MaxHold => "max_hold",
+            Self::LeaseExpired => "lease_expired",
+            Self::TakenAway => "taken_away",
+        }
+    }
+
     /// Returns whether this program caused the loss.
     pub(crate) fn is_own_will(&self) -> bool {
         matches!(self, Self::Closed | Self::Stopped)

@@ -236,6 +236,7 @@ impl Renewal {
 async fn beat(core: Arc<Core>, server: usize, within: Duration) -> Beat {
     let sent = BootInstant::now();
     let call = heartbeat(&core.id, core.servers.is_at_leader());
+    core.servers.counts.add(|stats| stats.heartbeats += 1);
     let outcome = tokio::time::timeout(within, core.servers.send(server, &call)).await;
     Beat {
         server,
@@ -258,7 +259,7 @@ impl Core {
 /// Reads which locks the session holds. A broken lock is missing.
 async fn ask_holdings(core: Arc<Core>) -> (BootInstant, Result<Holdings, Error>) {
     let asked = BootInstant::now();
-    let ask = ApiRequest::get(format!("/v1/sessions/{}?linearizable=true", core.id));
+    let ask = ApiRequest::get(format!("/v1/sessions/{}?linearizable=true", core.id)).in_background();
     let answered = core
         .servers
         .call_within(&ask, core.ttl / BEATS_PER_TTL, core.ttl / BEATS_PER_TTL);

@@ -7,7 +7,7 @@ use std::{fmt, io};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Frame, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -28,6 +28,12 @@ const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Interval of TCP keep-alive, which detects hosts that vanished. Heartbeats detect them earlier.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// Header of the W3C Trace Context.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// Returns the trace context of the caller; see [`crate::ClientBuilder::traceparent`].
+pub(crate) type Traceparent = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// Location of the servers.
 #[derive(Debug, Clone)]
@@ -50,6 +56,7 @@ pub(crate) struct Http {
     background: Background,
     /// Token of the caller; `None` for callers without one, or with a certificate.
     token: Option<Arc<dyn TokenProvider>>,
+    traceparent: Option<Traceparent>,
     /// Notifies open streams when a request finds no file descriptor for a connection.
     descriptor_needed: Arc<Notify>,
 }
@@ -72,6 +79,8 @@ pub(crate) struct ApiRequest {
     pub(crate) path: String,
     /// JSON; empty without a body.
     pub(crate) body: Bytes,
+    /// `true` for a request that no caller waits for, so it belongs to no trace.
+    pub(crate) in_background: bool,
 }
 
 /// Answer of a server.
@@ -109,6 +118,7 @@ impl Http {
         connect_timeout: Duration,
         endpoint: Endpoint,
         token: Option<Arc<dyn TokenProvider>>,
+        traceparent: Option<Traceparent>,
         background: Background,
     ) -> Self {
         let scheme = match &endpoint {
@@ -139,6 +149,7 @@ impl Http {
             scheme,
             background,
             token,
+            traceparent,
             descriptor_needed: Arc::default(),
         }
     }
@@ -162,7 +173,8 @@ impl Http {
 
     /// Opens a stream at `server`. Dropping the future or the stream closes the connection.
     pub(crate) async fn open(&self, server: &str, path: &str) -> Result<Opened, SendError> {
-        let response = self.begin(server, &ApiRequest::get(path.to_owned())).await?;
+        let call = ApiRequest::get(path.to_owned()).in_background();
+        let response = self.begin(server, &call).await?;
         match response.status() {
             StatusCode::OK => Ok(Opened::Stream(Chunks(response.into_body()))),
             _ => read(server, response).await.map(Opened::Answer),
@@ -197,6 +209,14 @@ impl Http {
                 .token()
                 .map_err(|error| SendError::NotSent(format!("there is no token to show: {error}")))?;
             request.headers_mut().insert(AUTHORIZATION, token.header());
+        }
+        if let Some(traceparent) = self.traceparent.as_ref().filter(|_| !call.in_background)
+            && let Some(context) = traceparent()
+        {
+            match HeaderValue::try_from(context) {
+                Ok(context) => drop(request.headers_mut().insert(TRACEPARENT, context)),
+                Err(error) => tracing::debug!(%error, "the trace context of the program is malformed"),
+            }
         }
         let sent = self.background.within(self.client.request(request));
         let sent = sent.map_err(|error| SendError::NotSent(format!("{server}: {NO_RUNTIME}: {error}")))?;

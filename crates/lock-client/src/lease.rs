@@ -135,11 +135,7 @@ impl LeaseHandle {
     ///
     /// If dropped, the lock is released, or is when its time is over.
     pub async fn release(&self) -> Result<(), Error> {
-        let call = ApiRequest {
-            method: Method::DELETE,
-            path: self.path(),
-            body: Default::default(),
-        };
+        let call = ApiRequest::delete(self.path());
         self.client.servers.call(&call).await.map(drop).map_err(ended)
     }
 

@@ -112,6 +112,12 @@
 //! [`LockClient::acquire_lease`] acquires a lock for a time, without a session: for programs that do not live as long as the lock. Nothing
 //! renews a [`Lease`] but [`Lease::renew`]. Any process that knows its [key](Lease::key) can renew and release it: [`LockClient::lease`].
 //!
+//! # Counts, logs and traces
+//!
+//! [`LockClient::stats`] returns counts for metrics. The client logs by `tracing`: losses as warnings, retries for debugging. It has spans of
+//! the level debug: `lockgate.acquire`, and `lockgate.request` for each attempt at a server. [`ClientBuilder::traceparent`] passes on the trace
+//! context of the caller.
+//!
 //! # What is absent
 //!
 //! The client does not know Raft, needs no particular server, and does not decide which session holds a lock. It needs Linux, for
@@ -134,6 +140,7 @@ mod access_grant;
 mod fencing_token;
 mod grant;
 mod error;
+mod stats;
 
 mod background;
 mod session_core;
@@ -162,6 +169,7 @@ pub use lease::{Lease, LeaseHandle, LeaseView};
 pub use life::{ReleaseRequest, SessionState};
 pub use options::{AcquireOptions, ContenderNames, LockSet, Mode, Wait};
 pub use session::{LockSession, SessionBuilder};
+pub use stats::Stats;
 pub use token::{Token, TokenError, TokenFile, TokenProvider, is_on_this_machine};
 /// Authorities and client certificate for servers with TLS; see [`ClientBuilder::tls`].
 pub use transport_security::{ClientTls, TlsError};

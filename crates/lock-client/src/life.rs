@@ -16,6 +16,7 @@ use crate::error::Loss;
 use crate::fencing_token::FencingToken;
 use crate::grant::Grant;
 use crate::options::{AcquireOptions, Mode};
+use crate::stats::Counts;
 
 /// Maximum number of remembered losses, for grants and releases that are still on their way. More calls are never that late at once.
 const MAX_GONE: usize = 256;
@@ -112,6 +113,7 @@ pub(crate) struct Life {
     /// Id of the session, for the log.
     session: String,
     margin: Margin,
+    counts: Arc<Counts>,
     facts: Mutex<Facts>,
     state: watch::Sender<SessionState>,
     /// Fencing token of the first lock that was granted.
@@ -156,7 +158,9 @@ impl Held {
     }
 
     /// Notifies the guard that it has lost its lock, while the session lives.
-    fn lose(&self, session: &str, loss: &Loss) {
+    fn lose(&self, life: &Life, loss: &Loss) {
+        life.counts.add_losses(loss, 1);
+        let session = &life.session;
         tracing::warn!(session, lock = self.lock, holder = self.holder, why = %loss, "a lock is lost");
         self.lost.send_replace(Some(loss.clone()));
     }
@@ -172,7 +176,13 @@ impl Held {
 
 impl Life {
     /// Life of a session whose first request was sent at `sent`.
-    pub(crate) fn new(session: &str, sent: BootInstant, ttl: Duration, margin: Margin) -> Self {
+    pub(crate) fn new(
+        session: &str,
+        sent: BootInstant,
+        ttl: Duration,
+        margin: Margin,
+        counts: Arc<Counts>,
+    ) -> Self {
         let facts = Facts {
             confirmed: sent,
             ttl,
@@ -184,6 +194,7 @@ impl Life {
         Self {
             session: session.to_owned(),
             margin,
+            counts,
             facts: Mutex::new(facts),
             state: watch::Sender::new(SessionState::Confirmed),
             first_token: watch::Sender::new(None),
@@ -260,6 +271,7 @@ impl Life {
             let locks: Vec<_> = guards.values().map(|held| held.lock.as_str()).collect();
             tracing::warn!(session = self.session, why = %loss, ?locks, "a session is lost, with all its locks");
         }
+        self.counts.add_losses(&loss, guards.len());
         self.state.send_replace(SessionState::Lost(loss.clone()));
         for held in guards.into_values() {
             held.lost.send_replace(Some(loss.clone()));
@@ -409,7 +421,7 @@ impl Life {
             facts.guards.retain(|_, held| {
                 let stays = held.holder != holder;
                 if !stays {
-                    held.lose(&self.session, loss);
+                    held.lose(self, loss);
                 }
                 stays
             });
@@ -427,7 +439,7 @@ impl Life {
         self.facts.lock().guards.retain(|_, held| {
             let stays = held.hold.now().1.0 > zxid || holders.contains(&held.holder.as_str());
             if !stays {
-                held.lose(&self.session, &Loss::TakenAway);
+                held.lose(self, &Loss::TakenAway);
             }
             stays
         });
@@ -463,7 +475,7 @@ impl Life {
         facts.guards.retain(|_, held| {
             let stays = !held.is_missing(asked, holders);
             if !stays {
-                held.lose(&self.session, &Loss::TakenAway);
+                held.lose(self, &Loss::TakenAway);
             }
             stays
         });
@@ -493,6 +505,7 @@ mod tests {
             BootInstant::now(),
             Duration::from_millis(ttl_ms),
             margin,
+            Arc::default(),
         )
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use hyper::{Method, StatusCode};
 use serde::de::DeserializeOwned;
@@ -13,11 +14,12 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span, debug_span, field};
 
 use crate::background::Background;
 use crate::error::{Error, Refusal};
-use crate::http::{Answer, ApiRequest, Endpoint, Http, Opened, SendError};
-use crate::token::TokenProvider;
+use crate::http::{Answer, ApiRequest, Http, Opened, SendError};
+use crate::stats::Counts;
 
 /// First pause between two attempts. A failed connection is detected at once, and the next server can serve.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -47,6 +49,7 @@ pub(crate) struct Servers {
     pub(crate) patience: Patience,
     /// Runtime of connections and of the tasks of sessions.
     pub(crate) background: Background,
+    pub(crate) counts: Arc<Counts>,
     /// Cancelled when the client is shut down.
     stopped: CancellationToken,
     http: Http,
@@ -99,6 +102,18 @@ pub(crate) enum Outcome {
     Stopped,
 }
 
+impl Outcome {
+    /// Returns the word for traces.
+    fn word(&self) -> &str {
+        match self {
+            Self::Executed(_) => "ok",
+            Self::Refused(refusal) => refusal.code.word(),
+            Self::NotExecuted(_) => "unavailable",
+            Self::Uncertain(_) | Self::Stopped => "unknown",
+        }
+    }
+}
+
 /// Growing pauses with jitter: clients that lost the same server should not return at the same moment.
 pub(crate) struct Pauses(Duration);
 
@@ -122,8 +137,7 @@ impl Servers {
     pub(crate) fn new(
         addresses: Vec<String>,
         patience: Patience,
-        endpoint: Endpoint,
-        token: Option<Arc<dyn TokenProvider>>,
+        http: Http,
         at_leader: bool,
         background: Background,
         stopped: CancellationToken,
@@ -133,8 +147,9 @@ impl Servers {
         getrandom::fill(&mut bits).expect("the operating system has random numbers");
         let first = usize::from_le_bytes(bits) % addresses.len();
         Self {
-            http: Http::new(patience.connect, endpoint, token, background.clone()),
+            http,
             background,
+            counts: Arc::default(),
             stopped,
             patience,
             servers: addresses.into_iter().map(Server::new).collect(),
@@ -152,6 +167,7 @@ impl Servers {
         Ok(Arc::new(Self {
             http,
             background: self.background.clone(),
+            counts: self.counts.clone(),
             stopped: self.stopped.clone(),
             patience: self.patience.clone(),
             servers: self.addresses().into_iter().map(Server::new).collect(),
@@ -204,6 +220,12 @@ impl Servers {
         pauses.next().max(left)
     }
 
+    /// Waits before a call is sent again.
+    pub(crate) async fn pause_before_retry(&self, pause: Duration) {
+        tokio::time::sleep(pause).await;
+        self.counts.add(|stats| stats.retries += 1);
+    }
+
     /// Notifies the calls that wait at this server that it left a heartbeat without an answer, and changes to another server.
     pub(crate) fn suspect(&self, server: usize) {
         self.servers[server].suspicions.send_modify(|count| *count += 1);
@@ -219,14 +241,25 @@ impl Servers {
     /// awaits a request.
     #[inline(never)]
     pub(crate) fn send<'a>(&'a self, server: usize, call: &'a ApiRequest) -> BoxFuture<'a, Outcome> {
-        Box::pin(async move {
-            let at = &self.servers[server];
+        let at = &self.servers[server];
+        let span = match call.in_background {
+            true => Span::none(),
+            false => debug_span!(
+                "lockgate.request",
+                otel.kind = "client",
+                operation = call.operation(),
+                server.address = at.address,
+                outcome = field::Empty
+            ),
+        };
+        let attempt = async move {
+            let mut attempt = self.counts.attempt();
             let sent = tokio::select! {
                 biased;
                 () = self.stopped.cancelled() => return Outcome::Stopped,
                 sent = self.http.send(&at.address, call) => sent,
             };
-            match sent {
+            let outcome = match sent {
                 Ok(answer) => {
                     let retry_after = answer.retry_after;
                     let outcome = judge(&at.address, answer);
@@ -237,8 +270,20 @@ impl Servers {
                 }
                 Err(SendError::NotSent(why) | SendError::NoDescriptor(why)) => Outcome::NotExecuted(why),
                 Err(SendError::Broken(why)) => Outcome::Uncertain(why),
-            }
-        })
+            };
+            attempt.outcome = match &outcome {
+                Outcome::Executed(_) => |_| {},
+                Outcome::Refused(_) => |stats| stats.requests_refused += 1,
+                Outcome::NotExecuted(_) => |stats| stats.requests_unavailable += 1,
+                Outcome::Uncertain(_) | Outcome::Stopped => |stats| stats.requests_unknown += 1,
+            };
+            outcome
+        };
+        let recorded = span.clone();
+        let attempt = attempt.inspect(move |outcome| {
+            recorded.record("outcome", outcome.word());
+        });
+        Box::pin(attempt.instrument(span))
     }
 
     /// Waits until a request finds no file descriptor for a connection.
@@ -302,7 +347,7 @@ impl Servers {
                     false => Error::Unavailable(why),
                 });
             }
-            tokio::time::sleep(pause).await;
+            self.pause_before_retry(pause).await;
             let left = deadline.saturating_duration_since(Instant::now());
             within = answer.min(left.max(SHORTEST_TRY));
         }
@@ -333,7 +378,7 @@ impl Servers {
             if Instant::now() + pause >= deadline {
                 return Err(Error::Unavailable(why));
             }
-            tokio::time::sleep(pause).await;
+            self.pause_before_retry(pause).await;
         }
     }
 
@@ -373,22 +418,49 @@ fn judge(address: &str, Answer { status, body, .. }: Answer) -> Outcome {
 }
 
 impl ApiRequest {
+    fn new(method: Method, path: String, body: Bytes) -> Self {
+        Self {
+            method,
+            path,
+            body,
+            in_background: false,
+        }
+    }
+
     /// Request that changes nothing.
     pub(crate) fn get(path: String) -> Self {
-        Self {
-            method: Method::GET,
-            path,
-            body: Bytes::new(),
-        }
+        Self::new(Method::GET, path, Bytes::new())
+    }
+
+    /// Request that deletes.
+    pub(crate) fn delete(path: String) -> Self {
+        Self::new(Method::DELETE, path, Bytes::new())
     }
 
     /// Request with a document.
     pub(crate) fn with(method: Method, path: String, body: &Value) -> Self {
+        Self::new(method, path, body.to_string().into())
+    }
+
+    /// The same for a request that no caller waits for.
+    pub(crate) fn in_background(self) -> Self {
         Self {
-            method,
-            path,
-            body: body.to_string().into(),
+            in_background: true,
+            ..self
         }
+    }
+
+    /// Returns the name of the call for traces, without names of locks and znodes, and without ids, which may be secret.
+    fn operation(&self) -> String {
+        let path = self.path.split('?').next().unwrap_or_default();
+        let parts: Vec<_> = path.split('/').skip(2).collect();
+        let route = match *parts {
+            [kind @ ("locks" | "sessions" | "leases"), _, verb, ..] => format!("{kind}/{verb}"),
+            ["multilock", verb] => format!("multilock/{verb}"),
+            [kind, ..] => kind.to_owned(),
+            [] => String::new(),
+        };
+        format!("{} {route}", self.method)
     }
 }
 
@@ -402,6 +474,7 @@ pub(crate) fn request_id() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::Endpoint;
 
     fn answer(status: u16, body: Bytes) -> Answer {
         Answer {
@@ -448,16 +521,15 @@ mod tests {
             answer: Duration::from_secs(1),
             connect: Duration::from_secs(1),
         };
-        let stopped = CancellationToken::new();
-        let servers = Servers::new(
-            addresses,
-            patience,
+        let http = Http::new(
+            patience.connect,
             Endpoint::Network(None),
             None,
-            false,
+            None,
             Background::own(),
-            stopped,
         );
+        let stopped = CancellationToken::new();
+        let servers = Servers::new(addresses, patience, http, false, Background::own(), stopped);
         servers.turn_to(0);
         servers.servers[1].leave_for(Duration::from_secs(2));
         servers.turn_away(0);

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::{Instrument as _, debug_span};
 
 use crate::acquire::Acquire;
 use crate::client::LockClient;
@@ -97,7 +98,8 @@ impl SessionBuilder {
             let renewed: Renewed = servers.ask(&heartbeat(&session, false)).await?;
             ttl = Duration::from_millis(renewed.ttl_ms);
         }
-        let life = Life::new(&session, sent, ttl, self.client.margin);
+        servers.counts.add(|stats| stats.sessions_opened += 1);
+        let life = Life::new(&session, sent, ttl, self.client.margin, servers.counts.clone());
         let core = Arc::new(Core::new(servers, session, ttl, life));
         let session = LockSession {
             inner: Arc::new(start_tasks(core)?),
@@ -156,7 +158,9 @@ impl LockSession {
             return Err(would_wait_for_itself(lock));
         }
         let owner = options.owner_name();
-        let mut grants = Acquire::one(core.clone(), lock, options).run().await?;
+        let acquire = Acquire::one(core.clone(), lock, options).run();
+        let span = debug_span!("lockgate.acquire", lock);
+        let mut grants = core.servers.counts.acquire(1, acquire).instrument(span).await?;
         let mut grant = grants.remove(0);
         grant.owner = owner;
         Ok(LockGuard::new(self.inner.clone(), grant))
@@ -164,7 +168,16 @@ impl LockSession {
 
     /// Acquires several locks of any modes, all or none. Otherwise as [`LockSession::acquire`].
     pub async fn acquire_all(&self, set: LockSet) -> Result<LockGuards, Error> {
-        let grants = Acquire::many(self.inner.core.clone(), set).run().await?;
+        let core = &self.inner.core;
+        let locks = set.locks.len();
+        let acquire = Acquire::many(core.clone(), set).run();
+        let span = debug_span!("lockgate.acquire", locks);
+        let grants = core
+            .servers
+            .counts
+            .acquire(locks, acquire)
+            .instrument(span)
+            .await?;
         Ok(LockGuards::new(self.inner.clone(), grants))
     }
 

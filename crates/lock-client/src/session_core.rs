@@ -59,6 +59,7 @@ pub(crate) fn heartbeat(session: &str, asks_for_leader: bool) -> ApiRequest {
         format!("/v1/sessions/{session}/heartbeat{query}"),
         &Value::Object(Map::new()),
     )
+    .in_background()
 }
 
 impl Core {
@@ -84,11 +85,7 @@ impl Core {
         };
         self.life.lose(Loss::Closed);
         let path = format!("/v1/sessions/{}?request_id={}", self.id, request_id());
-        let close = ApiRequest {
-            method: Method::DELETE,
-            path,
-            body: Default::default(),
-        };
+        let close = ApiRequest::delete(path);
         let closed = self.servers.call_within(&close, total, answer).await;
         self.close_has_ended.store(true, Ordering::Relaxed);
         match closed {

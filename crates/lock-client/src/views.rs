@@ -184,15 +184,11 @@ impl LockClient {
     /// Ends a session of any program, with all its locks. Its program sees an expiry ([`Loss::Expired`](crate::Loss::Expired)). Succeeds if
     /// the session has ended already.
     pub async fn end_session(&self, session: &str) -> Result<(), Error> {
-        let call = ApiRequest {
-            method: Method::DELETE,
-            path: format!(
-                "/v1/sessions/{}?request_id={}",
-                encode::segment(session),
-                request_id()
-            ),
-            body: Default::default(),
-        };
+        let call = ApiRequest::delete(format!(
+            "/v1/sessions/{}?request_id={}",
+            encode::segment(session),
+            request_id()
+        ));
         match self.servers.call(&call).await {
             Err(Error::Refused(refusal)) if refusal.ends_session() => Ok(()),
             other => other.map(drop),

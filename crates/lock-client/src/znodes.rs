@@ -329,11 +329,7 @@ impl Znodes {
             version.unwrap_or(-1),
             request_id(),
         );
-        let call = ApiRequest {
-            method: Method::DELETE,
-            path,
-            body: Bytes::new(),
-        };
+        let call = ApiRequest::delete(path);
         self.sent(&call).await.map(drop)
     }
 

@@ -29,6 +29,7 @@ fn pair(what: &str, token: &str) -> Heard {
     Heard {
         what: what.to_owned(),
         authorization: format!("Bearer {token}"),
+        traceparent: String::new(),
     }
 }
 

@@ -9,7 +9,7 @@ use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, oneshot};
 
-use crate::output::{Failure, loss_fields, reason, say};
+use crate::output::{Failure, loss_fields, say};
 use crate::{Command, Driver, Reply, WantedLock, millis};
 
 /// Locks that a command has acquired.
@@ -255,7 +255,7 @@ impl Driver {
         let mut own = None;
         tokio::select! {
             told = lost => {
-                say(&json!({ "event": "interrupted", "as": command.r#as, "reason": reason(&told) }));
+                say(&json!({ "event": "interrupted", "as": command.r#as, "reason": told.word() }));
                 loss = Some(told);
                 if command.hold {
                     own = ended.await.unwrap_or_default();
@@ -301,7 +301,7 @@ async fn work(grant: Grant, as_: String, every: Duration) {
             Ok(()) => say(&json!({ "event": "worked", "as": as_, "checked_at": checked_at })),
             Err(error) => {
                 let why = match &error {
-                    Error::Lost(loss) => reason(loss),
+                    Error::Lost(loss) => loss.word(),
                     _ => "released",
                 };
                 return say(&json!({ "event": "stopped", "as": as_, "reason": why }));

@@ -28,10 +28,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
         "16",
         "lock-client has no fake; programs test against the embedded node of `lockgate::TestServer`",
     ),
-    (
-        "17",
-        "lock-client logs by `tracing`, and has neither counts nor trace context",
-    ),
     ("poll", "lock-client waits for locks of sessions on a connection"),
     (
         "queue",
@@ -57,6 +53,7 @@ struct Command {
     key_file: Option<String>,
     token: Option<String>,
     token_file: Option<String>,
+    traceparent: Option<String>,
     lock: String,
     locks: Vec<WantedLock>,
     wait_ms: Option<u64>,
@@ -126,6 +123,9 @@ impl Opened {
         if let Some(file) = &command.token_file {
             builder = builder.token(TokenFile::open(file).map_err(Failure::usage)?);
         }
+        if let Some(context) = command.traceparent.clone() {
+            builder = builder.traceparent(move || Some(context.clone()));
+        }
         Ok(Self {
             client: builder.build().map_err(Failure::usage)?,
             ttl: millis(command.ttl_ms.unwrap_or(10_000)),
@@ -157,6 +157,14 @@ impl Opened {
         self.client.shut_down().await;
         Ok(())
     }
+}
+
+/// Returns the counts of a client as a flat object.
+fn metrics(client: &LockClient) -> Value {
+    let stats = client.stats();
+    let mut counts = json!(stats);
+    counts["lost"] = stats.lost.values().sum::<u64>().into();
+    counts
 }
 
 /// Driver.
@@ -192,6 +200,7 @@ impl Driver {
                 ))
             }
             "close" => self.client(command)?.close().await.map(|()| json!({})),
+            "metrics" => Ok(metrics(&self.client(command)?.client)),
             "logs" => Ok(json!({ "lines": self.log.lines() })),
             "cancel" => {
                 if let Some(running) = self.running.lock().get(&command.command) {

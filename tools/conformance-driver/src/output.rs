@@ -57,25 +57,11 @@ impl Failure {
             Error::Lost(loss) => {
                 let mut document = loss_fields(loss);
                 document["kind"] = "lost".into();
-                document["message"] = format!("{}: {message}", reason(loss)).into();
+                document["message"] = format!("{}: {message}", loss.word()).into();
                 document
             }
             other => json!({ "kind": "usage", "message": other.to_string() }),
         }
-    }
-}
-
-/// Returns the word of the protocol for a loss.
-pub fn reason(loss: &Loss) -> &'static str {
-    match loss {
-        Loss::NoHeartbeat => "no_heartbeat",
-        Loss::Expired => "expired",
-        Loss::Closed | Loss::Stopped => "closed",
-        Loss::Broken { .. } => "broken",
-        Loss::Deleted { .. } => "deleted",
-        Loss::Released => "released",
-        Loss::MaxHold => "max_hold",
-        _ => "taken_away",
     }
 }
 
@@ -86,7 +72,7 @@ pub fn loss_fields(loss: &Loss) -> Value {
         Loss::Deleted { by } => (by.as_deref(), None),
         _ => (None, None),
     };
-    json!({ "reason": reason(loss), "by": by, "detail": detail })
+    json!({ "reason": loss.word(), "by": by, "detail": detail })
 }
 
 /// Everything that the client has logged.

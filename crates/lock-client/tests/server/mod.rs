@@ -20,6 +20,7 @@ pub struct Heard {
     /// Method and path, without the query.
     pub what: String,
     pub authorization: String,
+    pub traceparent: String,
 }
 
 pub struct Server {
@@ -101,5 +102,6 @@ fn take_request(received: &mut Vec<u8>) -> Option<Heard> {
     Some(Heard {
         what: format!("{method} {path}"),
         authorization: header("authorization"),
+        traceparent: header("traceparent"),
     })
 }
