@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_client::{ClientTls, LockClient, LockSession, Token, TokenFile};
+use lock_client_fake::FakeCluster;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -24,10 +25,6 @@ use crate::output::{Failure, Log, say};
 
 /// Parts that the client, or its language, does not have, by the numbers of behaviours and the options of commands.
 const UNSUPPORTED: &[(&str, &str)] = &[
-    (
-        "16",
-        "lock-client has no fake; programs test against the embedded node of `lockgate::TestServer`",
-    ),
     ("poll", "lock-client waits for locks of sessions on a connection"),
     (
         "queue",
@@ -54,6 +51,8 @@ struct Command {
     token: Option<String>,
     token_file: Option<String>,
     traceparent: Option<String>,
+    fake: bool,
+    reason: String,
     lock: String,
     locks: Vec<WantedLock>,
     wait_ms: Option<u64>,
@@ -101,6 +100,8 @@ fn millis(ms: u64) -> Duration {
 /// Client with the session of its locks.
 struct Opened {
     client: LockClient,
+    /// Cluster in memory, if there is no other.
+    fake: Option<FakeCluster>,
     ttl: Duration,
     name: String,
     session: tokio::sync::Mutex<Option<LockSession>>,
@@ -108,7 +109,11 @@ struct Opened {
 
 impl Opened {
     fn new(command: &Command) -> Result<Self, Failure> {
-        let mut builder = LockClient::builder(&command.servers).at_leader(command.at_leader);
+        let fake = command.fake.then(FakeCluster::new);
+        let mut builder = match &fake {
+            Some(fake) => fake.builder(),
+            None => LockClient::builder(&command.servers).at_leader(command.at_leader),
+        };
         if let Some(patience) = command.patience_ms {
             builder = builder.patience(millis(patience));
         }
@@ -128,6 +133,7 @@ impl Opened {
         }
         Ok(Self {
             client: builder.build().map_err(Failure::usage)?,
+            fake,
             ttl: millis(command.ttl_ms.unwrap_or(10_000)),
             name: command.name.clone().unwrap_or_default(),
             session: tokio::sync::Mutex::new(None),
@@ -201,6 +207,18 @@ impl Driver {
             }
             "close" => self.client(command)?.close().await.map(|()| json!({})),
             "metrics" => Ok(metrics(&self.client(command)?.client)),
+            "fake_break" | "fake_expire" => {
+                let opened = self.client(command)?;
+                let fake = opened
+                    .fake
+                    .as_ref()
+                    .ok_or_else(|| Failure::usage("it is no fake"))?;
+                match command.r#do.as_str() {
+                    "fake_break" => drop(fake.break_lock(&command.lock, &command.reason)),
+                    _ => fake.expire_sessions(),
+                }
+                Ok(json!({}))
+            }
             "logs" => Ok(json!({ "lines": self.log.lines() })),
             "cancel" => {
                 if let Some(running) = self.running.lock().get(&command.command) {
