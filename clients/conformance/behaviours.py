@@ -634,6 +634,36 @@ def lease_in_the_queue_outlives_its_process_and_every_connection(t):
     )
 
 
+@behaviour(10)
+def many_leases_have_results_of_their_own(t):
+    if not t.cluster.has("/v1/batch"):
+        raise Skip("the server has no batches")
+    proxies = t.proxies()
+    d = t.client(proxies)
+    t.needs(d, "batch")
+    locks = [t.name() + f"/{number}" for number in range(3)]
+    t.cluster.acquire(t.cluster.session(), locks[1])
+    for proxy in proxies:
+        proxy.rule(lambda request: request.is_("batch"), "drop")
+    acquired = d.do("leases_acquire", client="c", locks=[{"lock": lock} for lock in locks], ttl_ms=10 * t.ttl)["leases"]
+    sent = [request.body["requests"] for proxy in proxies for request in proxy.requests if request.is_("batch")]
+    check(len(sent) > 1, "the batch is not sent again")
+    ids = {tuple(each["body"]["request_id"] for each in requests) for requests in sent}
+    check(len(ids) == 1 and len(set(*ids)) == 3, f"the request ids are {ids}")
+    check(acquired[1]["error"]["code"] == "lock_busy", f"a lock that is held: {acquired[1]}")
+    for lock, lease in zip(locks[::2], acquired[::2]):
+        tokens = [each["fencing_token"] for each in t.cluster.lock(lock)["holders"]]
+        check(tokens == [lease["fencing_token"]], f"{lock} is held with {tokens}, not with {lease['fencing_token']}")
+    leases = [each["lease"] for each in acquired[::2]]
+    d.do("lease_release", client="c", lease=leases[0])
+    renewed = d.do("leases_renew", client="c", leases=leases, ttl_ms=20 * t.ttl)["leases"]
+    check(renewed[0]["error"]["code"] == "lease_expired", f"a lease that was released: {renewed[0]}")
+    check(renewed[1]["fencing_token"] == acquired[2]["fencing_token"], f"{acquired[2]} became {renewed[1]}")
+    released = d.do("leases_release", client="c", leases=leases)["leases"]
+    check(not any("error" in each for each in released), f"the releases are {released}")
+    check(not t.cluster.lock(locks[2])["holders"], "it is still held")
+
+
 # 11
 
 

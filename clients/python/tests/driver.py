@@ -375,6 +375,7 @@ async def main() -> None:
 
     threading.Thread(target=read, daemon=True).start()
     unsupported = {} if ASYNC else {"cancel": "a thread that blocks can only be interrupted by Ctrl-C"}
+    unsupported["batch"] = "the client takes leases one by one"
     say({"event": "ready", "client": "python-asyncio" if ASYNC else "python", "unsupported": unsupported})
     while True:
         line = await lines.get()

@@ -233,5 +233,5 @@ async function execute({ id, do: name, ...command }: Json): Promise<void> {
   }
 }
 
-say({ event: "ready", client: "typescript", unsupported: {} });
+say({ event: "ready", client: "typescript", unsupported: { batch: "the client takes leases one by one" } });
 createInterface({ input: process.stdin }).on("line", (line) => void execute(JSON.parse(line)));

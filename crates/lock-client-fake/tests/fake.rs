@@ -216,6 +216,61 @@ async fn leases_are_renewed_and_released_by_their_key() {
 }
 
 #[tokio::test]
+async fn many_leases_are_acquired_renewed_and_released_together() {
+    let cluster = FakeCluster::new();
+    let (client, ttl) = (cluster.client(), Duration::from_secs(60));
+    let taken = client
+        .acquire_lease("job-7", ttl, AcquireOptions::exclusive())
+        .await
+        .unwrap();
+    let locks: Vec<String> = (0..200).map(|number| format!("job-{number}")).collect();
+    let acquired = client
+        .acquire_leases(&locks, ttl, AcquireOptions::exclusive())
+        .await;
+    assert_eq!(acquired.len(), locks.len());
+    let (leases, refused): (Vec<_>, Vec<_>) = acquired.into_iter().partition(Result::is_ok);
+    let leases: Vec<_> = leases.into_iter().map(Result::unwrap).collect();
+    assert_eq!((leases.len(), leases[7].lock()), (199, "job-8"));
+    assert!(refused[0].as_ref().unwrap_err().is_not_free());
+    assert_eq!(client.stats().requests, 3, "two batches");
+    assert_eq!((client.stats().acquired, client.stats().not_free), (200, 1));
+
+    taken.release().await.unwrap();
+    leases[0].check().unwrap();
+    let keys: Vec<&str> = leases[..2].iter().map(|lease| lease.key()).collect();
+    assert!(client.release_leases(&keys[..1]).await[0].is_ok());
+    let renewed = client.renew_leases(&keys, Some(2 * ttl)).await;
+    assert_eq!(renewed[0].as_ref().unwrap_err(), &Error::Lost(Loss::LeaseExpired));
+    assert!(renewed[1].as_ref().unwrap().expires_in() > ttl);
+    let all = leases.iter().map(|lease| lease.key());
+    assert!(
+        client.release_leases(all).await.iter().all(Result::is_ok),
+        "a release may be repeated"
+    );
+}
+
+#[tokio::test]
+async fn leases_of_a_dropped_batch_are_released() {
+    let cluster = FakeCluster::new();
+    let client = cluster.client();
+    let acquire = client.acquire_leases(["a", "b"], Duration::from_secs(60), AcquireOptions::exclusive());
+    let mut acquire = Box::pin(acquire);
+    assert!(futures_util::poll!(&mut acquire).is_pending());
+    let acquired = async {
+        while client.stats().acquired < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(TIMEOUT, acquired).await.unwrap();
+    drop(acquire);
+    let session = session(&cluster).await;
+    for lock in ["a", "b"] {
+        let waits = session.acquire(lock, AcquireOptions::exclusive());
+        let _guard = timeout(TIMEOUT, waits).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
 async fn znodes_have_versions_watches_and_guarded_writes() {
     let cluster = FakeCluster::new();
     let session = session(&cluster).await;

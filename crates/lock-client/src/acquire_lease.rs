@@ -19,7 +19,7 @@ use crate::fencing_token::FencingToken;
 use crate::http::ApiRequest;
 use crate::lease::{Lease, LeaseHandle, LeaseView};
 use crate::options::{AcquireOptions, Mode, Wait};
-use crate::servers::{Pauses, SHORTEST_TRY, read, request_id};
+use crate::servers::{BatchRequest, SHORTEST_TRY, read, request_id};
 
 /// Maximum wait of one poll, which is below the idle timeouts of proxies.
 const LONGEST_POLL: Duration = Duration::from_secs(30);
@@ -63,7 +63,7 @@ struct AcquireLease {
 }
 
 /// Lease at an answer to a request that was sent at this moment.
-type Answered = (LeaseHandle, BootInstant, LeaseView);
+pub(crate) type Answered = (LeaseHandle, BootInstant, LeaseView);
 
 impl LockClient {
     /// Acquires a lock for `ttl`, without a session. The cluster limits `ttl`, by default to 2 s to 24 h. It refuses the options
@@ -80,17 +80,11 @@ impl LockClient {
         ttl: Duration,
         options: AcquireOptions,
     ) -> Result<Lease, Error> {
-        let mut parameters = options.parameters;
-        if parameters.get("reentrant") == Some(&false.into()) {
-            parameters.remove("reentrant");
-        }
-        parameters.insert("ttl_ms".to_owned(), millis(ttl).into());
-        parameters.insert("request_id".to_owned(), request_id().into());
         let call = AcquireLease {
             request: Request {
                 client: self.clone(),
                 lock: lock.to_owned(),
-                parameters,
+                parameters: parameters(ttl, options.parameters),
                 sent: 0,
             },
             opened: None,
@@ -100,6 +94,27 @@ impl LockClient {
         let counts = &self.servers.counts;
         counts.acquire(1, call.run(options.wait)).instrument(span).await
     }
+}
+
+fn path(lock: &str) -> String {
+    format!("/v1/locks/{}/acquire", encode::segment(lock))
+}
+
+/// Returns the fields of an acquire by a lease.
+fn parameters(ttl: Duration, mut parameters: Map<String, Value>) -> Map<String, Value> {
+    if parameters.get("reentrant") == Some(&false.into()) {
+        parameters.remove("reentrant");
+    }
+    parameters.insert("ttl_ms".to_owned(), millis(ttl).into());
+    parameters.insert("request_id".to_owned(), request_id().into());
+    parameters
+}
+
+/// Returns the request that acquires a lock by a lease at once, or not at all.
+pub(crate) fn lease_request(lock: &str, ttl: Duration, options: &AcquireOptions) -> BatchRequest {
+    let mut body = parameters(ttl, options.parameters.clone());
+    body.insert("retry".to_owned(), 0.into());
+    BatchRequest::new(Method::POST, path(lock), body)
 }
 
 impl Request {
@@ -112,55 +127,37 @@ impl Request {
         };
         body.insert("retry".to_owned(), self.sent.into());
         self.sent = self.sent.saturating_add(1);
-        let path = format!("/v1/locks/{}/acquire", encode::segment(&self.lock));
-        ApiRequest::with(Method::POST, path, &Value::Object(body))
+        ApiRequest::with(Method::POST, path(&self.lock), &Value::Object(body))
     }
 
     /// Sends copies until a server gives a definite answer.
     async fn send(&mut self, place: Place) -> Result<Answered, Error> {
-        let servers = self.client.servers.clone();
-        let deadline = Instant::now() + servers.patience.total;
-        let (sent, mut pauses, mut in_doubt) = (BootInstant::now(), Pauses::new(), false);
-        loop {
-            let copy = self.next(place);
-            // Without more time than for one answer it is sent once.
-            let answered = servers.call_within(&copy, Duration::ZERO, servers.patience.answer);
-            let (error, why) = match answered.await {
-                Ok(body) => return self.read(sent, &body),
-                // The caller may have had the right when an earlier copy was executed, and may have lost it since.
-                Err(Error::Refused(refusal)) if in_doubt && refusal.is_of_the_caller() => {
-                    return Err(Error::Unknown(refusal.detail));
-                }
-                Err(Error::Unavailable(why)) if !in_doubt => (Error::Unavailable(why.clone()), why),
-                Err(Error::Unavailable(why) | Error::Unknown(why)) => {
-                    in_doubt = true;
-                    (Error::Unknown(why.clone()), why)
-                }
-                Err(error) => return Err(error),
-            };
-            let pause = servers.pause(&mut pauses);
-            if Instant::now() + pause >= deadline {
-                return Err(error);
-            }
-            tracing::debug!(lock = self.lock, why, "the acquire of a lease is sent again");
-            servers.pause_before_retry(pause).await;
-        }
+        let (servers, sent) = (self.client.servers.clone(), BootInstant::now());
+        let (total, answer) = (servers.patience.total, servers.patience.answer);
+        let body = servers.call_copies(|| self.next(place), total, answer).await?;
+        opened(&self.client, &self.lock, sent, &body)
     }
+}
 
-    fn read(&self, sent: BootInstant, body: &[u8]) -> Result<Answered, Error> {
-        let opened: Opened = read(body)?;
-        let view = LeaseView {
-            lock: self.lock.clone(),
-            holder: opened.holder,
-            mode: opened.mode,
-            fencing_token: opened.fencing_token,
-            note: String::new(),
-            ttl_ms: opened.expires_in_ms,
-            expires_in_ms: Some(opened.expires_in_ms),
-            more: Map::new(),
-        };
-        Ok((self.client.lease(&opened.lease), sent, view))
-    }
+/// Returns the lease in the answer to an acquire that was sent at this moment.
+pub(crate) fn opened(
+    client: &LockClient,
+    lock: &str,
+    sent: BootInstant,
+    body: &[u8],
+) -> Result<Answered, Error> {
+    let opened: Opened = read(body)?;
+    let view = LeaseView {
+        lock: lock.to_owned(),
+        holder: opened.holder,
+        mode: opened.mode,
+        fencing_token: opened.fencing_token,
+        note: String::new(),
+        ttl_ms: opened.expires_in_ms,
+        expires_in_ms: Some(opened.expires_in_ms),
+        more: Map::new(),
+    };
+    Ok((client.lease(&opened.lease), sent, view))
 }
 
 impl AcquireLease {

@@ -123,6 +123,47 @@ impl LockClient {
         Ok(Lease { inner, background })
     }
 
+    /// Acquires many locks for `ttl` each, without waiting; see [`acquire_leases`](crate::LockClient::acquire_leases).
+    pub fn acquire_leases(
+        &self,
+        locks: impl IntoIterator<Item = impl Into<String>>,
+        ttl: Duration,
+        options: AcquireOptions,
+    ) -> Result<Vec<Result<Lease, Error>>, Error> {
+        self.leases(self.inner.acquire_leases(locks, ttl, options))
+    }
+
+    /// Renews the leases with these keys; see [`renew_leases`](crate::LockClient::renew_leases).
+    pub fn renew_leases(
+        &self,
+        keys: impl IntoIterator<Item = impl AsRef<str>>,
+        ttl: Option<Duration>,
+    ) -> Result<Vec<Result<Lease, Error>>, Error> {
+        self.leases(self.inner.renew_leases(keys, ttl))
+    }
+
+    fn leases(
+        &self,
+        call: impl Future<Output = Vec<Result<crate::Lease, Error>>>,
+    ) -> Result<Vec<Result<Lease, Error>>, Error> {
+        let background = &self.inner.servers.background;
+        let lease = |inner| Lease {
+            inner,
+            background: background.clone(),
+        };
+        let leases = block_on(background, async { Ok(call.await) })?;
+        Ok(leases.into_iter().map(|inner| inner.map(lease)).collect())
+    }
+
+    /// Releases the leases with these keys; see [`release_leases`](crate::LockClient::release_leases).
+    pub fn release_leases(
+        &self,
+        keys: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Vec<Result<(), Error>>, Error> {
+        let call = self.inner.release_leases(keys);
+        block_on(&self.inner.servers.background, async { Ok(call.await) })
+    }
+
     /// Returns access to the lease with this key, which another process may have acquired. Sends nothing.
     pub fn lease(&self, key: &str) -> LeaseHandle {
         LeaseHandle {

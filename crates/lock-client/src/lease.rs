@@ -14,7 +14,7 @@ use crate::error::{Code, Error, Loss, Refusal};
 use crate::fencing_token::FencingToken;
 use crate::http::ApiRequest;
 use crate::options::Mode;
-use crate::servers::{SHORTEST_TRY, read, request_id};
+use crate::servers::{BatchRequest, SHORTEST_TRY, read, request_id};
 
 /// Access to a lease by its key, in any process: [`LockClient::lease`]. `Debug` does not show the key.
 #[derive(Clone)]
@@ -79,7 +79,7 @@ impl LockClient {
 }
 
 impl LeaseHandle {
-    fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         format!("/v1/leases/{}", encode::segment(&self.key))
     }
 
@@ -97,16 +97,23 @@ impl LeaseHandle {
         self.held(sent, view).ok_or_else(waits)
     }
 
-    /// Renews the lease within this time.
-    pub(crate) async fn renewed(&self, ttl: Option<Duration>, within: Duration) -> Result<LeaseView, Error> {
+    /// Returns the request that renews the lease.
+    pub(crate) fn renewal(&self, ttl: Option<Duration>) -> BatchRequest {
         let mut body = Map::new();
         if let Some(ttl) = ttl {
             body.insert("ttl_ms".to_owned(), millis(ttl).into());
             // A copy that arrives late would take a later change back.
             body.insert("request_id".to_owned(), request_id().into());
         }
-        let path = format!("{}/renew", self.path());
-        let renew = ApiRequest::with(Method::POST, path, &Value::Object(body));
+        BatchRequest::new(Method::POST, format!("{}/renew", self.path()), body)
+    }
+
+    /// Renews the lease within this time.
+    pub(crate) async fn renewed(&self, ttl: Option<Duration>, within: Duration) -> Result<LeaseView, Error> {
+        let BatchRequest {
+            method, path, body, ..
+        } = self.renewal(ttl);
+        let renew = ApiRequest::with(method, path, &Value::Object(body));
         let servers = &self.client.servers;
         // Each server gets its share, so that one that does not answer leaves time for the others.
         let share = within / u32::try_from(servers.count()).unwrap_or(u32::MAX);
@@ -237,14 +244,14 @@ impl Lease {
 }
 
 /// Returns the error for the caller: a lease that has ended is a loss.
-fn ended(error: Error) -> Error {
+pub(crate) fn ended(error: Error) -> Error {
     match error.is(Code::LeaseExpired) {
         true => Error::Lost(Loss::LeaseExpired),
         false => error,
     }
 }
 
-fn waits() -> Error {
+pub(crate) fn waits() -> Error {
     let refusal = Refusal {
         code: Code::NotHolder,
         status: 409,

@@ -71,6 +71,7 @@
 //! | [`LockGuard::lost`], [`release_requested`](LockGuard::release_requested), [`LockSession::lost`] | none; call it again |
 //! | [`LockGuard::downgrade`] | the guard counts as downgraded |
 //! | [`LockClient::acquire_lease`] | the call leaves the queue, and a grant of the same moment is released |
+//! | [`LockClient::acquire_leases`] | the leases are released |
 //! | [`Lease::renew`], [`release`](Lease::release) | the lease is renewed or not, released or not |
 //! | a [`Lease`] | none: it holds its lock until its time is over |
 //! | a change of the tree, or by an operator | the change is made or not, as after [`Error::Unknown`] |
@@ -111,6 +112,8 @@
 //!
 //! [`LockClient::acquire_lease`] acquires a lock for a time, without a session: for programs that do not live as long as the lock. Nothing
 //! renews a [`Lease`] but [`Lease::renew`]. Any process that knows its [key](Lease::key) can renew and release it: [`LockClient::lease`].
+//! [`LockClient::acquire_leases`], [`renew_leases`](LockClient::renew_leases) and [`release_leases`](LockClient::release_leases) take many at
+//! once.
 //!
 //! # Counts, logs and traces
 //!
@@ -131,6 +134,7 @@ mod acquire;
 mod guard;
 mod lease;
 mod acquire_lease;
+mod lease_batch;
 mod znodes;
 mod views;
 pub mod blocking;

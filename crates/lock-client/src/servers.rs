@@ -9,8 +9,9 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use hyper::{Method, StatusCode};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,7 @@ use tracing::{Instrument as _, Span, debug_span, field};
 
 use crate::background::Background;
 use crate::error::{Error, Refusal};
-use crate::http::{Answer, ApiRequest, Http, Opened, SendError};
+use crate::http::{ApiRequest, Http, Opened, SendError};
 use crate::stats::Counts;
 
 /// First pause between two attempts. A failed connection is detected at once, and the next server can serve.
@@ -31,6 +32,35 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// Minimum time for an answer or a connection of one server, however little of the total is left. A healthy server needs less, and a
 /// request that is dropped too early has an unknown outcome.
 pub(crate) const SHORTEST_TRY: Duration = Duration::from_millis(500);
+
+/// Maximum number of requests in a batch, as servers accept it.
+const MAX_BATCH_REQUESTS: usize = 128;
+
+/// Change that is sent together with others.
+#[derive(Debug, Clone)]
+pub(crate) struct BatchRequest {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) body: Map<String, Value>,
+}
+
+impl BatchRequest {
+    pub(crate) fn new(method: Method, path: String, body: Map<String, Value>) -> Self {
+        Self { method, path, body }
+    }
+
+    /// Returns the request for a batch. An acquire has the number of its attempt.
+    fn document(&self, attempt: u16) -> Value {
+        let mut body = self.body.clone();
+        if let Some(retry) = body.get_mut("retry") {
+            *retry = attempt.into();
+        }
+        match self.method {
+            Method::DELETE => json!({ "method": "DELETE", "path": self.path }),
+            _ => json!({ "path": self.path, "body": body }),
+        }
+    }
+}
 
 /// Time limits of a client.
 #[derive(Debug, Clone)]
@@ -89,6 +119,7 @@ impl Server {
 }
 
 /// Outcome of one attempt at one server.
+#[derive(Clone)]
 pub(crate) enum Outcome {
     /// The request was executed.
     Executed(Bytes),
@@ -110,6 +141,49 @@ impl Outcome {
             Self::Refused(refusal) => refusal.code.word(),
             Self::NotExecuted(_) => "unavailable",
             Self::Uncertain(_) | Self::Stopped => "unknown",
+        }
+    }
+}
+
+/// Knowledge about a request after some attempts.
+struct Progress {
+    changes: bool,
+    /// `true` if an attempt may have executed it.
+    in_doubt: bool,
+    /// Reason why the last attempt was not definite.
+    why: String,
+}
+
+impl Progress {
+    fn of(method: &Method) -> Self {
+        Self {
+            changes: *method != Method::GET,
+            in_doubt: false,
+            why: String::new(),
+        }
+    }
+
+    /// Takes the outcome of an attempt. Returns the result of the request if it is definite.
+    fn take(&mut self, outcome: Outcome) -> Option<Result<Bytes, Error>> {
+        match outcome {
+            Outcome::Executed(body) => return Some(Ok(body)),
+            // The caller may have had the right when an earlier attempt was executed, and may have lost it since.
+            Outcome::Refused(refusal) if self.in_doubt && self.changes && refusal.is_of_the_caller() => {
+                return Some(Err(Error::Unknown(refusal.detail)));
+            }
+            Outcome::Refused(refusal) => return Some(Err(refusal.into())),
+            Outcome::Stopped => return Some(Err(Error::Stopped)),
+            Outcome::NotExecuted(why) => self.why = why,
+            Outcome::Uncertain(why) => (self.in_doubt, self.why) = (true, why),
+        }
+        None
+    }
+
+    /// Returns the error of a request that is not sent again.
+    fn given_up(self) -> Error {
+        match self.in_doubt && self.changes {
+            true => Error::Unknown(self.why),
+            false => Error::Unavailable(self.why),
         }
     }
 }
@@ -262,7 +336,7 @@ impl Servers {
             let outcome = match sent {
                 Ok(answer) => {
                     let retry_after = answer.retry_after;
-                    let outcome = judge(&at.address, answer);
+                    let outcome = judge(&at.address, answer.status, answer.body);
                     if let (Outcome::NotExecuted(_), Some(time)) = (&outcome, retry_after) {
                         at.leave_for(time);
                     }
@@ -314,43 +388,98 @@ impl Servers {
         total: Duration,
         answer: Duration,
     ) -> Result<Bytes, Error> {
+        self.call_copies(|| call.clone(), total, answer).await
+    }
+
+    /// The same with another copy of the request for each attempt.
+    pub(crate) async fn call_copies(
+        &self,
+        mut copy: impl FnMut() -> ApiRequest,
+        total: Duration,
+        answer: Duration,
+    ) -> Result<Bytes, Error> {
+        let mut call = copy();
         let deadline = Instant::now() + total;
-        let (mut pauses, mut in_doubt) = (Pauses::new(), false);
-        let changes = call.method != Method::GET;
+        let (mut pauses, mut progress) = (Pauses::new(), Progress::of(&call.method));
         let mut within = answer;
         loop {
             let server = self.current();
-            let sent = tokio::time::timeout(within, self.send(server, call)).await;
-            let why = match sent {
-                Ok(Outcome::Executed(body)) => return Ok(body),
-                // The caller may have had the right when an earlier attempt was executed, and may have lost it since.
-                Ok(Outcome::Refused(refusal)) if in_doubt && changes && refusal.is_of_the_caller() => {
-                    return Err(Error::Unknown(refusal.detail));
-                }
-                Ok(Outcome::Refused(refusal)) => return Err(refusal.into()),
-                Ok(Outcome::NotExecuted(why)) => why,
-                Ok(Outcome::Uncertain(why)) => {
-                    in_doubt = true;
-                    why
-                }
-                Ok(Outcome::Stopped) => return Err(Error::Stopped),
-                Err(_) => {
-                    in_doubt = true;
-                    format!("{}: no answer in {within:?}", self.servers[server].address)
-                }
-            };
-            self.turn_away(server);
-            let pause = self.pause(&mut pauses);
-            if Instant::now() + pause >= deadline {
-                return Err(match in_doubt && changes {
-                    true => Error::Unknown(why),
-                    false => Error::Unavailable(why),
-                });
+            let outcome = self.send_within(within, server, &call).await;
+            if let Some(result) = progress.take(outcome) {
+                return result;
             }
-            self.pause_before_retry(pause).await;
-            let left = deadline.saturating_duration_since(Instant::now());
-            within = answer.min(left.max(SHORTEST_TRY));
+            match self.next_attempt(server, &mut pauses, deadline).await {
+                Some(left) => (within, call) = (answer.min(left), copy()),
+                None => return Err(progress.given_up()),
+            }
         }
+    }
+
+    /// Makes one attempt at one server, and waits at most this time for the answer.
+    async fn send_within(&self, time: Duration, server: usize, call: &ApiRequest) -> Outcome {
+        let sent = tokio::time::timeout(time, self.send(server, call)).await;
+        let address = &self.servers[server].address;
+        sent.unwrap_or_else(|_| Outcome::Uncertain(format!("{address}: no answer in {time:?}")))
+    }
+
+    /// Waits before the next attempt, which goes to another server. Returns the time for it; `None` if no time is left.
+    async fn next_attempt(&self, server: usize, pauses: &mut Pauses, deadline: Instant) -> Option<Duration> {
+        self.turn_away(server);
+        let pause = self.pause(pauses);
+        if Instant::now() + pause >= deadline {
+            return None;
+        }
+        self.pause_before_retry(pause).await;
+        Some(
+            deadline
+                .saturating_duration_since(Instant::now())
+                .max(SHORTEST_TRY),
+        )
+    }
+
+    /// Sends idempotent changes together, until each has a definite answer: after each attempt those without one again, as if they were
+    /// sent alone. The results are in the order of the changes.
+    pub(crate) async fn batch(&self, changes: &[BatchRequest]) -> Vec<Result<Bytes, Error>> {
+        let mut results = Vec::with_capacity(changes.len());
+        for changes in changes.chunks(MAX_BATCH_REQUESTS) {
+            results.extend(self.batch_part(changes).await);
+        }
+        results
+    }
+
+    async fn batch_part(&self, changes: &[BatchRequest]) -> Vec<Result<Bytes, Error>> {
+        let deadline = Instant::now() + self.patience.total;
+        let (mut pauses, mut within) = (Pauses::new(), self.patience.answer);
+        let mut progress: Vec<_> = changes
+            .iter()
+            .map(|change| Progress::of(&change.method))
+            .collect();
+        let mut results: Vec<_> = changes.iter().map(|_| None).collect();
+        for attempt in 0.. {
+            let open: Vec<usize> = (0..changes.len()).filter(|&at| results[at].is_none()).collect();
+            let requests: Vec<Value> = open.iter().map(|&at| changes[at].document(attempt)).collect();
+            let call = ApiRequest::with(
+                Method::POST,
+                "/v1/batch".to_owned(),
+                &json!({ "requests": requests }),
+            );
+            let server = self.current();
+            let outcome = self.send_within(within, server, &call).await;
+            let outcomes = split(&self.servers[server].address, outcome, open.len());
+            for (&at, outcome) in open.iter().zip(outcomes) {
+                results[at] = progress[at].take(outcome);
+            }
+            if results.iter().all(Option::is_some) {
+                break;
+            }
+            match self.next_attempt(server, &mut pauses, deadline).await {
+                Some(left) => within = self.patience.answer.min(left),
+                None => break,
+            }
+        }
+        let given_up = results.into_iter().zip(progress);
+        let results = given_up.map(|(result, progress)| result.unwrap_or_else(|| Err(progress.given_up())));
+        results.collect()
     }
 
     /// Sends a request that is not idempotent: to the next server only if the attempt executed nothing.
@@ -359,26 +488,16 @@ impl Servers {
         let mut pauses = Pauses::new();
         loop {
             let server = self.current();
-            let why = match tokio::time::timeout(self.patience.answer, self.send(server, call)).await {
-                Ok(Outcome::Executed(body)) => return read(&body),
-                Ok(Outcome::Refused(refusal)) => return Err(refusal.into()),
-                Ok(Outcome::NotExecuted(why)) => why,
-                Ok(Outcome::Uncertain(why)) => return Err(Error::Unknown(why)),
-                Ok(Outcome::Stopped) => return Err(Error::Stopped),
-                Err(_) => {
-                    let address = &self.servers[server].address;
-                    return Err(Error::Unknown(format!(
-                        "{address}: no answer in {:?}",
-                        self.patience.answer
-                    )));
-                }
+            let why = match self.send_within(self.patience.answer, server, call).await {
+                Outcome::Executed(body) => return read(&body),
+                Outcome::Refused(refusal) => return Err(refusal.into()),
+                Outcome::Uncertain(why) => return Err(Error::Unknown(why)),
+                Outcome::Stopped => return Err(Error::Stopped),
+                Outcome::NotExecuted(why) => why,
             };
-            self.turn_away(server);
-            let pause = self.pause(&mut pauses);
-            if Instant::now() + pause >= deadline {
+            if self.next_attempt(server, &mut pauses, deadline).await.is_none() {
                 return Err(Error::Unavailable(why));
             }
-            self.pause_before_retry(pause).await;
         }
     }
 
@@ -388,13 +507,49 @@ impl Servers {
     }
 }
 
+/// Returns the outcomes of the requests of a batch.
+fn split(address: &str, outcome: Outcome, count: usize) -> Vec<Outcome> {
+    #[derive(Deserialize)]
+    struct BatchAnswer {
+        results: Vec<BatchResult>,
+    }
+    #[derive(Deserialize)]
+    struct BatchResult {
+        status: u16,
+        body: Option<Value>,
+        problem: Option<Value>,
+    }
+    let Outcome::Executed(body) = &outcome else {
+        return vec![outcome; count];
+    };
+    match read::<BatchAnswer>(body) {
+        Ok(BatchAnswer { results }) if results.len() == count => {
+            let judged = results.into_iter().map(
+                |BatchResult {
+                     status,
+                     body,
+                     problem,
+                 }| {
+                    let document = problem
+                        .or(body)
+                        .map_or_else(Bytes::new, |document| document.to_string().into());
+                    judge(address, status, document)
+                },
+            );
+            judged.collect()
+        }
+        Ok(_) => vec![Outcome::Uncertain("an answer to another number of requests".to_owned()); count],
+        Err(error) => vec![Outcome::Uncertain(error.to_string()); count],
+    }
+}
+
 /// Reads the document of an answer. An unreadable answer leaves the outcome unknown, because a server sent it.
 pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(body)
         .map_err(|error| Error::Unknown(format!("an answer that makes no sense: {error}")))
 }
 
-fn judge(address: &str, Answer { status, body, .. }: Answer) -> Outcome {
+fn judge(address: &str, status: u16, body: Bytes) -> Outcome {
     if (200..300).contains(&status) {
         return Outcome::Executed(body);
     }
@@ -476,17 +631,9 @@ mod tests {
     use super::*;
     use crate::http::Endpoint;
 
-    fn answer(status: u16, body: Bytes) -> Answer {
-        Answer {
-            status,
-            body,
-            retry_after: None,
-        }
-    }
-
     fn outcome(status: u16, body: &str) -> &'static str {
         let body = Bytes::copy_from_slice(body.as_bytes());
-        match judge("s:1", answer(status, body)) {
+        match judge("s:1", status, body) {
             Outcome::Executed(_) => "done",
             Outcome::Refused(_) => "refused",
             Outcome::NotExecuted(_) => "not done",
@@ -511,6 +658,47 @@ mod tests {
         assert_eq!(outcome(502, ""), "in doubt");
         assert_eq!(outcome(503, ""), "in doubt");
         assert_eq!(outcome(504, "<html>"), "in doubt");
+    }
+
+    #[test]
+    fn each_request_of_a_batch_has_an_outcome_of_its_own() {
+        let answer = br#"{"results": [
+            {"status": 200, "body": {"expires_in_ms": 1000}},
+            {"status": 409, "problem": {"code": "lock_busy", "detail": "it is held"}},
+            {"status": 503, "problem": {"code": "unavailable", "detail": "no leader"}},
+            {"status": 504, "problem": {"code": "outcome_unknown", "detail": "perhaps"}}
+        ]}"#;
+        let answered = |count| split("s:1", Outcome::Executed(Bytes::from_static(answer)), count);
+        let words: Vec<String> = answered(4)
+            .iter()
+            .map(|outcome| outcome.word().to_owned())
+            .collect();
+        assert_eq!(words, ["ok", "lock_busy", "unavailable", "unknown"]);
+        // Answers of another number cannot be assigned.
+        let words: Vec<String> = answered(2)
+            .iter()
+            .map(|outcome| outcome.word().to_owned())
+            .collect();
+        assert_eq!(words, ["unknown"; 2]);
+    }
+
+    #[test]
+    fn acquires_of_a_batch_count_their_attempts() {
+        let body = |text| serde_json::from_str(text).unwrap();
+        let acquire = BatchRequest::new(
+            Method::POST,
+            "/v1/locks/a/acquire".to_owned(),
+            body(r#"{"retry": 0}"#),
+        );
+        assert_eq!(
+            acquire.document(2),
+            json!({ "path": "/v1/locks/a/acquire", "body": { "retry": 2 } })
+        );
+        let release = BatchRequest::new(Method::DELETE, "/v1/leases/ls_1".to_owned(), body("{}"));
+        assert_eq!(
+            release.document(2),
+            json!({ "method": "DELETE", "path": "/v1/leases/ls_1" })
+        );
     }
 
     #[test]
@@ -555,7 +743,7 @@ mod tests {
             (599, "", "s:1: 599 <unknown status code>,"),
         ] {
             let body = Bytes::copy_from_slice(body.as_bytes());
-            let Outcome::Uncertain(why) = judge("s:1", answer(status, body)) else {
+            let Outcome::Uncertain(why) = judge("s:1", status, body) else {
                 panic!("{status} is definite");
             };
             let rest = " not from a Lockgate server: a proxy may have sent it";

@@ -69,6 +69,7 @@ struct Command {
     every_ms: u64,
     answer: String,
     lease: String,
+    leases: Vec<String>,
     election: String,
     candidate: String,
     to: String,

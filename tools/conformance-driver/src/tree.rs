@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lock_client::recipes::Election;
-use lock_client::{CreateMode, WatchKind};
+use lock_client::{AcquireOptions, CreateMode, Error, WatchKind};
 use serde_json::{Value, json, to_value};
 
 use crate::locks::{Held, options_of};
@@ -24,10 +24,16 @@ fn create_mode(command: &Command) -> Result<CreateMode, Failure> {
     })
 }
 
+/// Returns the document of one result among several.
+fn document(result: Result<Value, Error>) -> Value {
+    result.unwrap_or_else(|error| json!({ "error": Failure::from(error).document() }))
+}
+
 impl Driver {
     pub(crate) async fn tree(self: &Arc<Self>, command: &Command) -> Reply {
         match command.r#do.as_str() {
             "lease_acquire" | "lease_renew" | "lease_release" | "lease_get" => self.lease(command).await,
+            "leases_acquire" | "leases_renew" | "leases_release" => self.leases(command).await,
             "campaign" | "resign" | "hand_over" | "leader" | "observe" => self.election(command).await,
             "guarded_set" => self.guarded_set(command).await,
             _ => self.znode(command).await,
@@ -62,6 +68,30 @@ impl Driver {
                 )
             }
         }
+    }
+
+    async fn leases(&self, command: &Command) -> Reply {
+        let client = &self.client(command)?.client;
+        let ttl = command.ttl_ms.map(millis);
+        let leases = match command.r#do.as_str() {
+            "leases_acquire" => {
+                let locks = command.locks.iter().map(|each| &each.lock);
+                client
+                    .acquire_leases(locks, ttl.unwrap_or_default(), AcquireOptions::exclusive())
+                    .await
+            }
+            "leases_renew" => client.renew_leases(&command.leases, ttl).await,
+            _ => {
+                let released = client.release_leases(&command.leases).await;
+                let released = released.into_iter().map(|result| result.map(|()| json!({})));
+                return Ok(json!({ "leases": released.map(document).collect::<Vec<_>>() }));
+            }
+        };
+        let leases = leases.into_iter().map(|lease| {
+            let lease = lease?;
+            Ok(json!({ "lease": lease.key(), "fencing_token": lease.fencing_token().0 }))
+        });
+        Ok(json!({ "leases": leases.map(document).collect::<Vec<_>>() }))
     }
 
     async fn election(&self, command: &Command) -> Reply {

@@ -616,7 +616,7 @@ func main() {
 	d := &driver{
 		clients: map[string]*opened{}, grants: map[string]granted{}, ends: map[string]chan string{}, running: map[int]context.CancelFunc{},
 	}
-	d.say(object{"event": "ready", "client": "go", "unsupported": object{}})
+	d.say(object{"event": "ready", "client": "go", "unsupported": object{"batch": "the client takes leases one by one"}})
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
