@@ -12,7 +12,7 @@ const CONNECTION: [&str; 7] = ["server", "context", "ca", "cert", "key", "token-
 
 /// Commands that call no running cluster, or only the nodes of a directory of this machine. `bench failover`,
 /// `restart` and `catch-up` kill the nodes that they measure.
-const LOCAL: [&str; 12] = [
+const LOCAL: [&str; 13] = [
     "lockgate dev ",
     "lockgate context ",
     "lockgate serve",
@@ -22,6 +22,7 @@ const LOCAL: [&str; 12] = [
     "lockgate cert ",
     "lockgate openapi",
     "lockgate completions",
+    "lockgate man",
     "lockgate bench failover",
     "lockgate bench restart",
     "lockgate bench catch-up",
@@ -29,7 +30,7 @@ const LOCAL: [&str; 12] = [
 
 /// Commands without a result in several formats: they run something, print a file, or print a sentence that
 /// confirms a change. `migrate` reports its progress, with `--json` as events.
-const WITHOUT_RESULT: [&str; 31] = [
+const WITHOUT_RESULT: [&str; 32] = [
     "lockgate dev down",
     "lockgate dev snapshot",
     "lockgate dev kill",
@@ -61,6 +62,7 @@ const WITHOUT_RESULT: [&str; 31] = [
     "lockgate migrate",
     "lockgate openapi",
     "lockgate completions",
+    "lockgate man",
 ];
 
 /// Adds the commands below `command` that do something themselves, with their full names.

@@ -43,6 +43,7 @@ mod znodes;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use anyhow::Context;
 use clap::builder::Resettable;
@@ -53,9 +54,16 @@ use cli_support::output::{say, say_bytes, shown_lines, tell, with_causes};
 use self::lock_verbs::LockVerb;
 use crate::snapshot;
 
+/// Version of this program, and the commit that it was built from. Builds of releases set LOCKGATE_COMMIT
+/// (tools/release). No other build knows its commit, because the crate would then be compiled anew for each one.
+static VERSION: LazyLock<String> = LazyLock::new(|| match option_env!("LOCKGATE_COMMIT") {
+    Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
+    None => env!("CARGO_PKG_VERSION").to_owned(),
+});
+
 /// Lock server without external dependencies
 #[derive(Debug, Parser)]
-#[command(name = "lockgate", version, max_term_width = 100)]
+#[command(name = "lockgate", version = VERSION.as_str(), max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -126,6 +134,12 @@ enum Command {
     Completions {
         /// Name of the shell
         shell: clap_complete::Shell,
+    },
+    /// Write the manual pages of all commands into a directory: `lockgate man /usr/local/share/man/man1`
+    Man {
+        /// Existing directory for lockgate.1, lockgate-lock.1, …
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
     },
 }
 
@@ -237,6 +251,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             clap_complete::generate(shell, &mut program(&[]), "lockgate", &mut text);
             say_bytes(&text)
         }
+        Command::Man { directory } => clap_mangen::generate_to(program(&[]), &directory)
+            .with_context(|| format!("cannot write the manual pages to {}", directory.display())),
     }
 }
 
