@@ -390,6 +390,31 @@ class Core:
     async def lease_release(self, lease: str) -> None:
         await self.servers.ask(call("DELETE", f"/v1/leases/{segment(lease)}"))
 
+    async def leases_acquire(self, names: List[str], ttl: float, note: Optional[str]) -> List[Any]:
+        """Acquires locks without waiting. Returns documents and errors."""
+        body = _present({"ttl_ms": _ms(ttl), "note": note, "wait_ms": 0, "retry": 0})
+        requests = [{"path": f"/v1/locks/{segment(name)}/acquire", "body": {**body, "request_id": request_id()}} for name in names]
+        acquired = asyncio.ensure_future(self.servers.batch(requests))
+
+        async def give_back() -> None:
+            await self.leases_release([grant["lease"] for grant in await acquired if isinstance(grant, dict)])
+
+        try:
+            return await asyncio.shield(acquired)
+        except asyncio.CancelledError:
+            self.servers.in_background("releasing leases", give_back())
+            raise
+
+    async def leases_renew(self, leases: List[str], ttl: Optional[float]) -> List[Any]:
+        requests = []
+        for lease in leases:
+            body = _present({"ttl_ms": _ms(ttl), "request_id": request_id()})
+            requests.append({"path": f"/v1/leases/{segment(lease)}/renew", "body": body})
+        return await self.servers.batch(requests)
+
+    async def leases_release(self, leases: List[str]) -> List[Any]:
+        return await self.servers.batch([{"method": "DELETE", "path": f"/v1/leases/{segment(lease)}"} for lease in leases])
+
     async def lease_get(self, lease: str) -> Json:
         found: Json = await self.servers.ask(call("GET", f"/v1/leases/{segment(lease)}"))
         return found

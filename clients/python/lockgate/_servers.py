@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import random
@@ -21,6 +22,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
 
 #: Shortest time for an answer, however little of the total is left: a request that is dropped too early has an unknown outcome.
 _SHORTEST_TRY = 0.5
+
+#: Largest number of requests in a batch, as servers accept it.
+_LARGEST_BATCH = 128
 
 #: Codes of refusals after which the same request may succeed at another server or later. Nothing was done.
 _TRY_AGAIN = ("unavailable", "read_only", "request_timeout", "too_many_requests")
@@ -92,6 +96,42 @@ def _seconds(text: str) -> float:
         return max(0.0, float(text))
     except ValueError:
         return 0.0
+
+
+def _numbered(request: Dict[str, Any], number: int) -> Dict[str, Any]:
+    """Returns a request of a batch; an acquire with the number of earlier attempts."""
+    body = request.get("body", {})
+    return {**request, "body": {**body, "retry": number}} if "retry" in body else request
+
+
+def _of_batch(server: str, answer: Any) -> Any:
+    """Returns the document of one result of a batch, or raises as `judge`."""
+    if isinstance(answer, Exception):
+        raise answer
+    document = answer.get("problem", answer.get("body", {}))
+    return judge(server, Answer(answer["status"], {}, json.dumps(document).encode()))
+
+
+class Attempts:
+    """Knowledge about a request after some attempts."""
+
+    def __init__(self, method: str) -> None:
+        self.changes = method != "GET"
+        self.in_doubt = False
+        self.why = ""
+
+    def note(self, error: Exception) -> None:
+        """Takes the failure of an attempt. Raises the error of the request if it is definite."""
+        if isinstance(error, Refused):
+            # The caller may have had the right when an earlier attempt was executed, and may have lost it since.
+            if self.in_doubt and self.changes and error.concerns_caller:
+                raise OutcomeUnknown(error.detail) from error
+            raise error
+        self.why, self.in_doubt = str(error), self.in_doubt or not isinstance(error, NotExecuted)
+
+    def given_up(self) -> LockgateError:
+        """Returns the error of a request that is not sent again."""
+        return in_doubt_error(self.in_doubt and self.changes, self.why)
 
 
 class Server:
@@ -212,33 +252,68 @@ class Servers:
 
     async def ask(self, request: Request, total: Optional[float] = None) -> Any:
         """Sends an idempotent request until a server gives a definite answer."""
-        total = self.patience if total is None else total
-        deadline = time.monotonic() + total
-        changes, in_doubt, within, pause = request.method != "GET", False, self.answer_within, pauses()
+        deadline = time.monotonic() + (self.patience if total is None else total)
+        attempts, within, pause = Attempts(request.method), self.answer_within, pauses()
         while True:
-            if self.closed:
-                raise GateClosed("the gate is closed")
             server = self.current
             try:
-                return await asyncio.wait_for(self.send(server, request), within)
-            except Refused as refusal:
-                # The caller may have had the right when an earlier attempt was executed, and may have lost it since.
-                if in_doubt and changes and refusal.concerns_caller:
-                    raise OutcomeUnknown(refusal.detail) from refusal
-                raise
-            except NotExecuted as error:
-                why = str(error)
-            except Uncertain as error:
-                why, in_doubt = str(error), True
-            except asyncio.TimeoutError:
-                why, in_doubt = f"{server.address}: no answer in {within:g} s", True
-            self.turn_away(server)
-            wait = self.pause(next(pause))
-            if time.monotonic() + wait >= deadline:
-                raise in_doubt_error(in_doubt and changes, why)
-            log.debug("%s %s is sent again: %s", request.method, request.path, why)
-            await asyncio.sleep(wait)
-            within = min(self.answer_within, max(deadline - time.monotonic(), _SHORTEST_TRY))
+                return await self._attempt(server, request, within)
+            except (Refused, NotExecuted, Uncertain) as error:
+                attempts.note(error)
+            left = await self._next_attempt(server, pause, deadline)
+            if left is None:
+                raise attempts.given_up()
+            log.debug("%s %s is sent again: %s", request.method, request.path, attempts.why)
+            within = min(self.answer_within, left)
+
+    async def _attempt(self, server: Server, request: Request, within: float) -> Any:
+        if self.closed:
+            raise GateClosed("the gate is closed")
+        try:
+            return await asyncio.wait_for(self.send(server, request), within)
+        except asyncio.TimeoutError as error:
+            raise Uncertain(f"{server.address}: no answer in {within:g} s") from error
+
+    async def _next_attempt(self, server: Server, pause: Iterator[float], deadline: float) -> Optional[float]:
+        """Waits before the next attempt, which goes to another server. Returns the seconds for it; `None` if none are left."""
+        self.turn_away(server)
+        wait = self.pause(next(pause))
+        if time.monotonic() + wait >= deadline:
+            return None
+        await asyncio.sleep(wait)
+        return max(deadline - time.monotonic(), _SHORTEST_TRY)
+
+    async def batch(self, requests: List[Dict[str, Any]]) -> List[Any]:
+        """Sends idempotent changes together until each has a definite answer: after each attempt those without one again, as if they were sent
+        alone. Returns documents and errors in the order of the changes."""
+        parts = [requests[at : at + _LARGEST_BATCH] for at in range(0, len(requests), _LARGEST_BATCH)]
+        return [result for part in parts for result in await self._batch(part)]
+
+    async def _batch(self, requests: List[Dict[str, Any]]) -> List[Any]:
+        deadline, within, pause = time.monotonic() + self.patience, self.answer_within, pauses()
+        attempts = [Attempts(request.get("method", "POST")) for request in requests]
+        results: Dict[int, Any] = {}
+        for number in itertools.count():
+            pending = [at for at in range(len(requests)) if at not in results]
+            server = self.current
+            document = {"requests": [_numbered(requests[at], number) for at in pending]}
+            try:
+                answers = (await self._attempt(server, call("POST", "/v1/batch", document), within)).get("results", [])
+            except (Refused, NotExecuted, Uncertain) as error:
+                answers = [error] * len(pending)
+            for at, answer in zip(pending, answers):
+                try:
+                    results[at] = _of_batch(server.address, answer)
+                except (Refused, NotExecuted, Uncertain) as error:
+                    try:
+                        attempts[at].note(error)
+                    except LockgateError as definite:
+                        results[at] = definite
+            left = None if len(results) == len(requests) else await self._next_attempt(server, pause, deadline)
+            if left is None:
+                break
+            within = min(self.answer_within, left)
+        return [results[at] if at in results else attempts[at].given_up() for at in range(len(requests))]
 
     async def poll(self, path: str, seconds: float) -> Any:
         """Sends a long poll, whose `path` ends with the parameter of its time. It waits for these seconds, or for less, and its retries have the

@@ -123,6 +123,9 @@ class FakeCluster:
 
     async def send(self, server: str, request: Request) -> Answer:
         """Answers a request."""
+        return await self._answer(request)
+
+    async def _answer(self, request: Request) -> Answer:
         url = urlsplit(request.path)
         parts = [unquote(part) for part in url.path.split("/")[2:]]
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
@@ -158,9 +161,18 @@ class FakeCluster:
             return self._znode(method, "/" + "/".join(part for part in parts[1:] if part), query, body)
         if kind == "watch":
             return await self._watch("/" + "/".join(parts[1:]), float(query.get("timeout_ms", 0)) / 1000)
+        if kind == "batch":
+            return {"results": [await self._one(each) for each in body["requests"]]}
         if kind == "txn":
             return self._transaction(body)
         raise _Problem(404, "no_route", "the fake has no such route")
+
+    async def _one(self, each: Json) -> Json:
+        """Returns the result of one request of a batch."""
+        body = json.dumps(each["body"]).encode() if "body" in each else b""
+        answer = await self._answer(Request(each.get("method", "POST"), each["path"], body, {}))
+        document = {"problem" if answer.status >= 400 else "body": json.loads(answer.body)} if answer.body else {}
+        return {"status": answer.status, **document}
 
     # Sessions.
 

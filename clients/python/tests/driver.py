@@ -45,6 +45,11 @@ def error_of(error: BaseException) -> Json:
     return {"kind": kinds.get(type(error), "usage"), "message": message or repr(error)}
 
 
+def failed(result: Any) -> Optional[Json]:
+    """Returns the document of a result that is an error."""
+    return {"error": error_of(result)} if isinstance(result, Exception) else None
+
+
 class OwnError(Exception):
     pass
 
@@ -237,6 +242,19 @@ class Driver:
         found: Json = await self.run(self.gates[client].resume_lease(lease).inspect)
         return found
 
+    async def do_leases_acquire(self, client: str, locks: List[Json], ttl_ms: int) -> Json:
+        leases = await self.run(self.gates[client].leases, [each["lock"] for each in locks], ttl_ms / 1000)
+        return {"leases": [failed(each) or {"lease": each.text, "fencing_token": each.token} for each in leases]}
+
+    async def do_leases_renew(self, client: str, leases: List[str], ttl_ms: int) -> Json:
+        handles = [self.gates[client].resume_lease(text) for text in leases]
+        left = await self.run(self.gates[client].renew_leases, handles, ttl_ms / 1000)
+        return {"leases": [failed(each) or {"fencing_token": handle.token} for handle, each in zip(handles, left)]}
+
+    async def do_leases_release(self, client: str, leases: List[str]) -> Json:
+        handles = [self.gates[client].resume_lease(text) for text in leases]
+        return {"leases": [failed(each) or {} for each in await self.run(self.gates[client].release_leases, handles)]}
+
     async def do_campaign(self, client: str, election: str, candidate: str, wait_ms: Optional[int], **options: Any) -> Json:
         wait = None if wait_ms is None else wait_ms / 1000
         leadership = self.gates[client].election(election).candidate(candidate, wait)
@@ -375,7 +393,6 @@ async def main() -> None:
 
     threading.Thread(target=read, daemon=True).start()
     unsupported = {} if ASYNC else {"cancel": "a thread that blocks can only be interrupted by Ctrl-C"}
-    unsupported["batch"] = "the client takes leases one by one"
     say({"event": "ready", "client": "python-asyncio" if ASYNC else "python", "unsupported": unsupported})
     while True:
         line = await lines.get()

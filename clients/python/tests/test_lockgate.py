@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 import unittest
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Set
 
 import lockgate
 from lockgate import GateClosed, LockLost, Loss, NotAcquired, OutcomeUnknown, Refused, Unavailable, want
@@ -130,6 +130,8 @@ class Lossy(FakeCluster):
         super().__init__()
         self.faults: List[str] = []
         self.sent: List[Dict[str, Any]] = []
+        #: locks that are "unavailable" once, as in an answer of a batch to its second attempt
+        self.refuses_once: Set[str] = set()
 
     async def send(self, server: str, request: Request) -> Answer:
         fault = self.faults.pop(0) if self.faults and not request.path.endswith("heartbeat") else ""
@@ -140,6 +142,12 @@ class Lossy(FakeCluster):
         if fault == "lost answer":
             raise Broken("no answer")
         return answer
+
+    async def _answer(self, request: Request) -> Answer:
+        is_second = self.sent[-1].get("requests", [{}])[-1].get("body", {}).get("retry") == 1
+        if is_second and any(f"/locks/{name}/" in request.path for name in self.refuses_once):
+            return Answer(503, {}, b'{"code": "unavailable", "detail": "no leader", "status": 503}')
+        return await super()._answer(request)
 
 
 class Cut(FakeCluster):
@@ -199,6 +207,24 @@ class Retries(unittest.TestCase):
         tries = [each for each in self.cluster.sent if each["path"] == "/v1/locks/s/acquire"]
         self.assertEqual(len({each["request_id"] for each in tries}), 1)
         self.assertEqual([each["retry"] for each in tries], [0, 1, 2, 3])
+
+    def test_only_requests_without_a_definite_answer_are_sent_again_in_a_batch(self) -> None:
+        self.gate.lease("b", ttl=60)
+        self.cluster.refuses_once.add("c")
+        self.cluster.faults = ["lost answer"]
+        one, other, third = self.gate.leases(["a", "b", "c"], ttl=60)
+        self.assertIsInstance(other, NotAcquired)
+        assert isinstance(one, lockgate.Lease) and isinstance(third, lockgate.Lease)
+        self.assertNotEqual(third.token, one.token)
+        batches = [each["requests"] for each in self.cluster.sent if each["path"] == "/v1/batch"]
+        sent = [[(each["path"][10:11], each["body"]["retry"]) for each in requests] for requests in batches]
+        self.assertEqual(sent, [[("a", 0), ("b", 0), ("c", 0)], [("a", 1), ("b", 1), ("c", 1)], [("c", 2)]])
+        self.assertEqual(len({each["body"]["request_id"] for requests in batches for each in requests}), 3)
+        self.cluster.faults = ["refused connection"] * 1000
+        self.assertEqual([type(each) for each in self.gate.release_leases([one, third])], [Unavailable] * 2)
+        self.cluster.faults = ["lost answer"] * 1000
+        self.assertEqual([type(each) for each in self.gate.release_leases([one, third])], [OutcomeUnknown] * 2)
+        self.cluster.faults = []
 
     def test_three_kinds_of_errors(self) -> None:
         self.cluster.faults = ["refused connection"] * 1000
@@ -355,6 +381,22 @@ class Threads(unittest.TestCase):
             self.assertEqual(resumed.inspect()["note"], "nightly")
         self.assertTrue(self.gate.lock("a").acquire(blocking=False))
 
+    def test_many_leases_have_results_of_their_own(self) -> None:
+        taken = self.gate.lease("job-7", ttl=60)
+        names = [f"job-{number}" for number in range(200)]
+        acquired = self.gate.leases(names, ttl=60)
+        refused = [each for each in acquired if isinstance(each, NotAcquired)]
+        leases = [each for each in acquired if isinstance(each, lockgate.Lease)]
+        self.assertEqual((len(leases), len(refused), acquired.index(refused[0])), (199, 1, 7))
+        self.assertEqual(self.gate.metrics()["requests"], 3)
+        taken.release()
+        self.assertEqual(self.gate.release_leases(leases[:1]), [None])
+        ended, left = self.gate.renew_leases(leases[:2], ttl=90)
+        self.assertEqual((getattr(ended, "code", None), left), ("lease_expired", 90))
+        self.assertEqual(leases[1].expires_in, 90)
+        self.assertEqual(set(self.gate.release_leases(leases)), {None})
+        self.assertTrue(self.gate.lock("job-1").acquire(blocking=False))
+
     @unittest.skipUnless(hasattr(os, "fork"), "needs fork")
     def test_lease_waits_in_the_queue_without_a_connection(self) -> None:
         gate = self.cluster.gate()
@@ -437,6 +479,20 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
     async def break_soon(self, name: str) -> None:
         await asyncio.sleep(0.02)
         await asyncio.get_running_loop().run_in_executor(None, self.cluster.break_lock, name, "why")
+
+    async def test_leases_of_a_cancelled_call_are_released(self) -> None:
+        for pause in (0.0, 0.0001, 0.001):
+            call = asyncio.ensure_future(self.gate.leases(["a", "b"], ttl=60))
+            await asyncio.sleep(pause)
+            if call.cancel():
+                with self.assertRaises(asyncio.CancelledError):
+                    await call
+            else:
+                await self.gate.release_leases([each for each in await call if isinstance(each, lockgate.aio.Lease)])
+            for name in ("a", "b"):
+                lock = self.gate.lock(name)
+                self.assertTrue(await lock.acquire(timeout=5))
+                await lock.release()
 
     async def test_loss_cancels_the_task_in_the_block(self) -> None:
         breaking = asyncio.ensure_future(self.break_soon("a"))
