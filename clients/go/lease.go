@@ -84,18 +84,27 @@ func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
 }
 
 func (l *Lease) renewed(ctx context.Context, ttl time.Duration) (LeaseState, error) {
+	state, err := askFor[LeaseState](ctx, l.client.servers, l.renewal(ttl), l.client.config.Patience)
+	if err == nil {
+		l.note(state)
+	}
+	return state, err
+}
+
+func (l *Lease) renewal(ttl time.Duration) call {
 	body := fields{"request_id": requestID()}
 	if ttl > 0 {
 		body["ttl_ms"] = milliseconds(ttl)
 	}
-	state, err := askFor[LeaseState](ctx, l.client.servers, post(l.path()+"/renew", body), l.client.config.Patience)
-	if err == nil {
-		l.Token, l.ExpiresIn = state.Token, 0
-		if state.ExpiresInMS != nil {
-			l.ExpiresIn = time.Duration(*state.ExpiresInMS) * time.Millisecond
-		}
+	return post(l.path()+"/renew", body)
+}
+
+// note takes the answer to a renewal.
+func (l *Lease) note(state LeaseState) {
+	l.Token, l.ExpiresIn = state.Token, 0
+	if state.ExpiresInMS != nil {
+		l.ExpiresIn = time.Duration(*state.ExpiresInMS) * time.Millisecond
 	}
-	return state, err
 }
 
 // Wait waits in the queue until the lease has its lock, and renews it meanwhile. If the context ends first, the place in the queue stays until

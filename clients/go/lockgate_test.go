@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -649,6 +651,85 @@ func TestLostAnswersAreAskedForAgainUnderOneID(t *testing.T) {
 	if len(ids) != 1 || retries != 4 {
 		t.Errorf("%d ids in %d attempts", len(ids), retries)
 	}
+}
+
+func TestManyLeasesHaveResultsOfTheirOwn(t *testing.T) {
+	cluster := lockgatetest.NewCluster()
+	defer cluster.Close()
+	c := newSession(t, cluster).Client()
+	taken, err := c.AcquireLease(background, "job-7", time.Minute)
+	must(t, err)
+	locks := make([]string, 200)
+	for i := range locks {
+		locks[i] = fmt.Sprintf("job-%d", i)
+	}
+	before := c.Metrics()["requests"]
+	results := c.AcquireLeases(background, locks, time.Minute)
+	if got := c.Metrics()["requests"] - before; got != 2 {
+		t.Errorf("%d requests for 200 leases", got)
+	}
+	var leases []*lockgate.Lease
+	for i, each := range results {
+		if (i == 7) != errors.Is(each.Err, lockgate.ErrLocked) {
+			t.Fatalf("lease %d: %v", i, each.Err)
+		}
+		if each.Err == nil {
+			leases = append(leases, each.Lease)
+		}
+	}
+	must(t, taken.Release(background))
+	must(t, c.ReleaseLeases(background, leases[:1])[0])
+	renewed := c.RenewLeases(background, leases[:2], 2*time.Minute)
+	if lockgate.Code(renewed[0]) != "lease_expired" || renewed[1] != nil || leases[1].ExpiresIn != 2*time.Minute {
+		t.Errorf("the renewals are %v, %v is left", renewed, leases[1].ExpiresIn)
+	}
+	for _, err := range c.ReleaseLeases(background, leases) {
+		must(t, err)
+	}
+}
+
+func TestBatchIsSentAgainUnderTheSameIDs(t *testing.T) {
+	f, s := newFaulty(t, 10)
+	c := s.Client()
+	f.fail("lost answer", 2)
+	results := c.AcquireLeases(background, []string{"a", "b"}, time.Minute)
+	must(t, results[0].Err)
+	must(t, results[1].Err)
+	f.mu.Lock()
+	ids, retries := map[any]bool{}, []any{}
+	for _, each := range f.sent {
+		requests, _ := each["requests"].([]any)
+		for _, request := range requests {
+			body := request.(map[string]any)["body"].(map[string]any)
+			ids[body["request_id"]] = true
+			retries = append(retries, body["retry"])
+		}
+	}
+	f.mu.Unlock()
+	if want := []any{0.0, 0.0, 1.0, 1.0, 2.0, 2.0}; len(ids) != 2 || !reflect.DeepEqual(retries, want) {
+		t.Errorf("%d ids, retries %v", len(ids), retries)
+	}
+	f.fail("unavailable", 1000)
+	for _, err := range c.ReleaseLeases(background, []*lockgate.Lease{results[0].Lease, results[1].Lease}) {
+		if !errors.Is(err, lockgate.ErrUnavailable) {
+			t.Errorf("nothing was done, but: %v", err)
+		}
+	}
+	f.fail("", 0)
+}
+
+func TestLeasesOfAnEndedContextAreReleased(t *testing.T) {
+	f, s := newFaulty(t, 10)
+	f.fail("lost answer", 1000)
+	ctx, cancel := context.WithTimeout(background, 50*time.Millisecond)
+	defer cancel()
+	for _, each := range s.Client().AcquireLeases(ctx, []string{"a", "b"}, time.Minute) {
+		if !errors.Is(each.Err, lockgate.ErrOutcomeUnknown) {
+			t.Errorf("the error is %v", each.Err)
+		}
+	}
+	f.fail("", 0)
+	eventually(t, "both are released", func() bool { return holders(t, s, "a")+holders(t, s, "b") == 0 })
 }
 
 func TestThreeKindsOfErrorsAreNotMixed(t *testing.T) {

@@ -316,43 +316,47 @@ func (s *servers) poll(ctx context.Context, path string, wait time.Duration) (js
 // ask sends an idempotent request until a server gives a definite answer, or the time is over.
 func (s *servers) ask(ctx context.Context, c call, total time.Duration) (json.RawMessage, error) {
 	deadline, within := time.Now().Add(total), s.client.answerWithin
-	changes, inDoubt := c.method != "GET", false
+	known := attempts{changes: c.method != "GET"}
 	var pauses backoff
 	for {
-		if s.client.isClosed() {
-			return nil, ErrClosed
-		}
 		at := s.now()
-		attempt, cancel := context.WithTimeout(ctx, within)
-		answer, err := s.send(attempt, at, c)
-		cancel()
-		var failed *failure
-		var refused *Refused
-		switch {
-		case errors.As(err, &failed):
-		case errors.As(err, &refused) && inDoubt && refused.concernsCaller():
-			// The caller may have had the right when an earlier attempt was executed, and may have lost it since.
-			return nil, undecided(true, refused.Detail, refused)
-		default:
+		answer, err := s.once(ctx, within, at, c)
+		if err, definite := known.take(err); definite {
 			return answer, err
 		}
-		inDoubt = inDoubt || changes && failed.uncertain
-		s.turnAway(at)
-		wait := s.pause(pauses.next())
-		if time.Until(deadline) <= wait {
-			return nil, undecided(inDoubt, failed.why, nil)
+		if within = s.again(ctx, at, &pauses, deadline); within == 0 {
+			return nil, undecided(known.inDoubt, known.why, ctx.Err())
 		}
-		if !sleep(ctx, wait) {
-			return nil, undecided(inDoubt, failed.why, ctx.Err())
-		}
-		s.client.config.Logger.Debug("a request is sent again", "operation", c.operation(), "why", failed.why)
-		if within = time.Until(deadline); within < shortestTry {
-			within = shortestTry
-		}
-		if within > s.client.answerWithin {
-			within = s.client.answerWithin
-		}
+		s.client.config.Logger.Debug("a request is sent again", "operation", c.operation(), "why", known.why)
 	}
+}
+
+// once makes one attempt, which may take this time.
+func (s *servers) once(ctx context.Context, within time.Duration, at *server, c call) (json.RawMessage, error) {
+	if s.client.isClosed() {
+		return nil, ErrClosed
+	}
+	attempt, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return s.send(attempt, at, c)
+}
+
+// again waits before the next attempt, which goes to another server. It returns the time for that attempt, or 0 if none is left or the context
+// has ended.
+func (s *servers) again(ctx context.Context, at *server, pauses *backoff, deadline time.Time) time.Duration {
+	s.turnAway(at)
+	wait := s.pause(pauses.next())
+	if time.Until(deadline) <= wait || !sleep(ctx, wait) {
+		return 0
+	}
+	within := time.Until(deadline)
+	if within < shortestTry {
+		within = shortestTry
+	}
+	if within > s.client.answerWithin {
+		within = s.client.answerWithin
+	}
+	return within
 }
 
 // askFor asks, and decodes the answer.

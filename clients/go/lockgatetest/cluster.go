@@ -12,6 +12,7 @@
 package lockgatetest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -176,6 +177,10 @@ type body struct {
 	Base64    string  `json:"data_base64"`
 	Parents   bool
 	Ops       []map[string]operation
+	Requests  []struct {
+		Method, Path string
+		Body         json.RawMessage
+	}
 }
 
 // ServeHTTP answers a request of the HTTP API.
@@ -201,12 +206,32 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.stream(w, r, parts[1])
 		return
 	}
+	if parts[0] == "batch" {
+		write(w, marshal(object{"results": c.batch(r, asked)}), nil)
+		return
+	}
 	c.mu.Lock()
 	answer, failed := c.route(r, parts, asked)
 	c.grant()
 	text := marshal(answer)
 	c.mu.Unlock()
 	write(w, text, failed)
+}
+
+// batch answers each request of a batch as if it had come alone.
+func (c *Cluster) batch(r *http.Request, asked body) []object {
+	results := []object{}
+	for _, each := range asked.Requests {
+		recorder := httptest.NewRecorder()
+		one := httptest.NewRequest(each.Method, each.Path, bytes.NewReader(each.Body))
+		c.ServeHTTP(recorder, one.WithContext(r.Context()))
+		field := "body"
+		if recorder.Code >= http.StatusBadRequest {
+			field = "problem"
+		}
+		results = append(results, object{"status": recorder.Code, field: json.RawMessage(recorder.Body.Bytes())})
+	}
+	return results
 }
 
 func marshal(answer any) []byte {

@@ -137,6 +137,7 @@ type command struct {
 	Raise       *string
 	Answer      string
 	Lease       string
+	Leases      []string
 	Election    string
 	Candidate   string
 	To          string
@@ -276,6 +277,8 @@ func (d *driver) execute(ctx context.Context, c *command) (any, error) {
 		return nil, d.grant(c).ReplyRelease(ctx, c.Answer)
 	case "lease_acquire", "lease_wait", "lease_renew", "lease_release", "lease_get":
 		return d.lease(ctx, c)
+	case "leases_acquire", "leases_renew", "leases_release":
+		return d.leases(ctx, c), nil
 	case "campaign", "leader", "observe", "hand_over":
 		return d.election(ctx, c)
 	case "create", "get", "set", "delete", "children", "watch", "guarded_set":
@@ -469,6 +472,43 @@ func (d *driver) lease(ctx context.Context, c *command) (any, error) {
 	return object{"lock": state.Lock, "fencing_token": state.Token, "expires_in_ms": state.ExpiresInMS, "note": state.Note}, err
 }
 
+func (d *driver) leases(ctx context.Context, c *command) any {
+	at, _ := d.client(c)
+	answers := []any{}
+	if c.Do == "leases_acquire" {
+		locks := make([]string, len(c.Locks))
+		for i, each := range c.Locks {
+			locks[i] = each.Lock
+		}
+		for _, each := range at.client.AcquireLeases(ctx, locks, duration(c.TTLMS)) {
+			if each.Err != nil {
+				answers = append(answers, object{"error": errorOf(each.Err)})
+			} else {
+				answers = append(answers, object{"lease": each.Lease.Text, "fencing_token": each.Lease.Token})
+			}
+		}
+		return object{"leases": answers}
+	}
+	leases := make([]*lockgate.Lease, len(c.Leases))
+	for i, text := range c.Leases {
+		leases[i] = at.client.ResumeLease(text)
+	}
+	var errs []error
+	if c.Do == "leases_renew" {
+		errs = at.client.RenewLeases(ctx, leases, duration(c.TTLMS))
+	} else {
+		errs = at.client.ReleaseLeases(ctx, leases)
+	}
+	for i, err := range errs {
+		if err != nil {
+			answers = append(answers, object{"error": errorOf(err)})
+		} else {
+			answers = append(answers, object{"fencing_token": leases[i].Token})
+		}
+	}
+	return object{"leases": answers}
+}
+
 // orNull returns the token, or nil if there is none.
 func orNull(token uint64) any {
 	if token == 0 {
@@ -616,7 +656,7 @@ func main() {
 	d := &driver{
 		clients: map[string]*opened{}, grants: map[string]granted{}, ends: map[string]chan string{}, running: map[int]context.CancelFunc{},
 	}
-	d.say(object{"event": "ready", "client": "go", "unsupported": object{"batch": "the client takes leases one by one"}})
+	d.say(object{"event": "ready", "client": "go", "unsupported": object{}})
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
