@@ -121,7 +121,7 @@ impl Bystanders {
             refused: self.counters.refused.take(),
             first_error: self.counters.first_error.take(),
             heartbeats_again: self.counters.heartbeats_again.take(),
-            lost_sessions: self.counters.lost_sessions.get(),
+            lost_sessions: self.counters.lost_sessions.take(),
         }
     }
 
@@ -269,15 +269,21 @@ async fn send(
     response
 }
 
-/// Returns the highest term that a node reports. A higher one later means that there was an election.
+/// Returns the highest term that a node reports. A higher one later means that there was an election. Nodes that are busy with the end of an
+/// attack are asked again.
 pub async fn term(cluster: &LocalCluster) -> anyhow::Result<u64> {
-    let mut term = 0;
-    for id in cluster.ids() {
-        let view = cluster.view_of(id).await?;
-        term = term.max(view.map_or(0, |view| view.term));
+    let deadline = Instant::now() + CALL_TIMEOUT;
+    loop {
+        let mut term = 0;
+        for id in cluster.ids() {
+            let view = cluster.view_of(id).await?;
+            term = term.max(view.map_or(0, |view| view.term));
+        }
+        if term > 0 {
+            return Ok(term);
+        }
+        ensure!(Instant::now() < deadline, "no node reports the cluster's term");
     }
-    ensure!(term > 0, "no node reports the cluster's term");
-    Ok(term)
 }
 
 /// Returns the resident memory of each process in bytes.

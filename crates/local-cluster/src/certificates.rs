@@ -24,6 +24,9 @@ const VALID_DAYS: u32 = 365;
 /// Common name of the client's certificate.
 const CLIENT: &str = "try-out";
 
+/// Subject of that certificate.
+pub const CLIENT_SUBJECT: &str = "CN=try-out";
+
 /// Creates an authority in the cluster's directory, and a client's certificate.
 pub fn create(dir: &Path) -> anyhow::Result<()> {
     let [_, _] = make_authority(dir, "Lockgate try-out", days(VALID_DAYS))?;
@@ -51,6 +54,14 @@ pub fn create_for(node: &LocalNode) -> anyhow::Result<()> {
 /// Returns the authority's certificate, if the cluster in this directory uses TLS.
 pub fn authority(dir: &Path) -> Option<PathBuf> {
     Some(dir.join(CA_CERTIFICATE)).filter(|path| path.exists())
+}
+
+/// Returns the TLS configuration for clients that present no certificate; `None` without TLS.
+pub fn client_without_certificate(dir: &Path) -> anyhow::Result<Option<ClientTls>> {
+    match authority(dir) {
+        None => Ok(None),
+        Some(ca) => Ok(Some(ClientTls::new(&ca, None)?)),
+    }
 }
 
 /// Returns the TLS configuration for clients of the cluster in this directory; `None` without TLS.

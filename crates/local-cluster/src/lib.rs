@@ -35,6 +35,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 use transport_security::ClientTls;
 
+pub use certificates::CLIENT_SUBJECT;
 use cli_support::credentials::Credentials;
 use cli_support::http_client;
 pub use layout::{
@@ -198,6 +199,14 @@ impl LocalCluster {
     /// Returns the TLS configuration for calls to the nodes; `None` without TLS.
     pub fn tls(&self) -> Option<&ClientTls> {
         self.credentials.tls.as_ref()
+    }
+
+    /// Returns the TLS configuration for calls without a client certificate; `None` without TLS.
+    pub fn tls_without_certificate(&self) -> anyhow::Result<Option<ClientTls>> {
+        match self.nodes().next().and_then(|node| node.dir.parent()) {
+            Some(dir) => certificates::client_without_certificate(dir),
+            None => Ok(None),
+        }
     }
 
     /// Returns the credentials for calls to the nodes: of the administrator, if the cluster is secured.

@@ -1,22 +1,24 @@
 //! Floods: each connection sends its next request as soon as it has the response. The requests cost a
 //! careless server more than they should.
 
-use std::io;
-use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::Context;
 use cli_support::http_client::Connection;
-use futures_util::FutureExt as _;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
+use transport_security::Stream;
 
-use super::{AttackContext, AttackOutcome};
-use crate::nodes::Nodes;
+use super::held::{Port, open};
+use super::{AttackContext, RETRY_PAUSE};
 
 /// Number of connections that send concurrently.
 const CONNECTIONS: usize = 64;
+
+/// The same for requests of a megabyte: enough for the node's budget of large bodies.
+const LARGE_WRITERS: usize = 256;
+
+/// Size of the data of a large write: below the maximum of a znode, 1,048,575 bytes.
+const LARGE_WRITE_BYTES: usize = 1_000_000;
 
 /// Paths with the size of a body that exceeds their default limit by one byte: a body without and with a
 /// znode's data.
@@ -25,185 +27,165 @@ const OVERSIZED_BODIES: [(&str, usize); 2] = [
     ("/v1/znodes/attack", 2 * 1024 * 1024 + 1),
 ];
 
+/// Bytes that begin no protocol: to ZooKeeper's it is the largest length of a request.
+const GARBAGE: &[u8] = b"\x7f\xff\xff\xff\xff\x1b[2J\r\n\r\n";
+
 /// Request of a flood.
-struct FloodRequest {
-    method: &'static str,
-    path: String,
-    body: String,
+pub struct FloodRequest {
+    pub method: &'static str,
+    pub path: String,
+    pub body: String,
+}
+
+impl FloodRequest {
+    pub fn get(path: impl Into<String>) -> Self {
+        Self {
+            method: "GET",
+            path: path.into(),
+            body: String::new(),
+        }
+    }
+
+    pub fn post(path: impl Into<String>, body: impl Into<String>) -> Self {
+        Self {
+            method: "POST",
+            path: path.into(),
+            body: body.into(),
+        }
+    }
 }
 
 /// Sends bodies that exceed the limit by one byte.
-pub async fn large_bodies(context: &AttackContext) -> anyhow::Result<AttackOutcome> {
-    let requests = OVERSIZED_BODIES.map(|(path, bytes)| FloodRequest {
-        method: "POST",
-        path: path.to_owned(),
-        // White space is valid JSON, so only the length is wrong.
-        body: format!("{{{}}}", " ".repeat(bytes - 2)),
-    });
-    flood(context, requests.into()).await
+pub async fn large_bodies(context: &AttackContext) {
+    // White space is valid JSON, so only the length is wrong.
+    let requests = OVERSIZED_BODIES
+        .map(|(path, bytes)| FloodRequest::post(path, format!("{{{}}}", " ".repeat(bytes - 2))));
+    flood(context, CONNECTIONS, &requests).await;
+}
+
+/// Writes a megabyte to a znode that does not exist, so that the data passes the log and nothing stays.
+pub async fn large_writes(context: &AttackContext) {
+    let request = FloodRequest {
+        method: "PUT",
+        path: "/v1/znodes/attack/none?version=7".to_owned(),
+        body: format!("{{\"data\":\"{}\"}}", "x".repeat(LARGE_WRITE_BYTES)),
+    };
+    flood(context, LARGE_WRITERS, &[request]).await;
 }
 
 /// Sends paths of depth 10,000: a znode's and a lock's.
-pub async fn deep_paths(context: &AttackContext) -> anyhow::Result<AttackOutcome> {
+pub async fn deep_paths(context: &AttackContext) {
     let deep = "/a".repeat(10_000);
-    let request = |method, path| FloodRequest {
-        method,
-        path,
-        body: String::new(),
-    };
-    let lock = format!("/v1/locks{deep}");
-    let requests = vec![
-        request("GET", format!("/v1/znodes{deep}")),
-        FloodRequest {
-            body: "{}".to_owned(),
-            ..request("POST", format!("/v1/znodes{deep}?x=y"))
-        },
-        request("GET", lock),
+    let requests = [
+        FloodRequest::get(format!("/v1/znodes{deep}")),
+        FloodRequest::post(format!("/v1/znodes{deep}?x=y"), "{}"),
+        FloodRequest::get(format!("/v1/locks{deep}")),
     ];
-    flood(context, requests).await
+    flood(context, CONNECTIONS, &requests).await;
+}
+
+/// Reads locks, znodes and a session outside the caller's prefix.
+pub async fn lookups(context: &AttackContext) {
+    let paths = [
+        "/v1/locks/other/lock",
+        "/v1/znodes/other?children=true",
+        "/v1/locks/other/lock/history",
+        "/v1/sessions/ffffffffffffffff",
+        "/v1/locks/other/lock/check?fencing_token=1",
+    ];
+    flood(context, CONNECTIONS, &paths.map(FloodRequest::get)).await;
+}
+
+/// Requests releases and breaks outside the caller's prefix, with reasons that a log has to escape.
+pub async fn refusals(context: &AttackContext) {
+    let reason = "\\u001b".repeat(1_000);
+    let request = |verb, more| {
+        let body = format!("{{\"reason\":\"{reason}\"{more}}}");
+        FloodRequest::post(format!("/v1/locks/other/lock/{verb}"), body)
+    };
+    let requests = [
+        request("release-request", ""),
+        request("break", ",\"holder\":\"lock-0000000001\""),
+    ];
+    flood(context, CONNECTIONS, &requests).await;
 }
 
 /// Opens as many sessions as possible, with the longest timeout.
-pub async fn sessions(context: &AttackContext) -> anyhow::Result<AttackOutcome> {
-    let body = "{\"ttl_ms\": 300000, \"name\": \"lockgate bench attack\"}".to_owned();
-    flood(
-        context,
-        vec![FloodRequest {
-            method: "POST",
-            path: "/v1/sessions".to_owned(),
-            body,
-        }],
-    )
-    .await
+pub async fn sessions(context: &AttackContext) {
+    let body = "{\"ttl_ms\": 300000, \"name\": \"lockgate bench attack\"}";
+    flood(context, CONNECTIONS, &[FloodRequest::post("/v1/sessions", body)]).await;
 }
 
-async fn flood(context: &AttackContext, requests: Vec<FloodRequest>) -> anyhow::Result<AttackOutcome> {
-    let requests = Rc::new(requests);
-    let mut senders = JoinSet::new();
-    for number in 0..CONNECTIONS {
-        let nodes = context.callers.clone();
-        senders.spawn_local(sender(nodes, requests.clone(), number, context.stop.clone()).boxed_local());
-    }
-    sum_outcomes(senders).await
-}
-
-/// Awaits all tasks and sums their outcomes.
-pub async fn sum_outcomes(mut attackers: JoinSet<AttackOutcome>) -> anyhow::Result<AttackOutcome> {
-    let mut all = AttackOutcome::default();
-    while let Some(outcome) = attackers.join_next().await {
-        all.add(outcome.context("a task of the attack panicked")?);
-    }
-    Ok(all)
-}
-
-/// Short name of an error, so that equal errors are counted together.
-pub fn error_name(error: &anyhow::Error) -> String {
-    match error.downcast_ref::<io::Error>() {
-        Some(error) => error.kind().to_string(),
-        None => error.to_string(),
-    }
-}
-
-async fn sender(
-    nodes: Nodes,
-    requests: Rc<Vec<FloodRequest>>,
-    number: usize,
-    stop: CancellationToken,
-) -> AttackOutcome {
-    let mut outcome = AttackOutcome::default();
-    let mut connection: Option<Connection> = None;
-    for request in requests.iter().cycle().skip(number % requests.len()) {
-        let send = async {
-            let mut open = match connection.take() {
-                Some(open) => open,
-                None => nodes.connect(number).await?,
-            };
-            let answer = open.send(request.method, &request.path, &request.body).await?;
-            anyhow::Ok((open, answer))
-        };
-        let sent = tokio::select! {
-            sent = send => sent,
-            () = stop.cancelled() => return outcome,
-        };
-        outcome.attempts += 1;
-        match sent {
-            Ok((open, answer)) => {
-                if answer.status < 300 {
-                    outcome.accepted += 1;
-                }
-                outcome.answer(answer.status.to_string());
-                connection = Some(open);
+/// Sends the requests in turn on each of `connections`, until the attack ends.
+pub async fn flood(context: &AttackContext, connections: usize, requests: &[FloodRequest]) {
+    context
+        .repeat(connections, RETRY_PAUSE, async |number| {
+            let mut connection = context.callers.connect(number).await?;
+            for request in requests.iter().cycle().skip(number % requests.len()) {
+                send(context, &mut connection, request).await?;
             }
-            Err(error) => {
-                outcome.answer(error_name(&error));
-                // The server may have closed the connection in the middle of a body. The pause avoids a busy
-                // loop if the server is down.
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        }
-    }
-    outcome
+            Ok(())
+        })
+        .await;
+}
+
+async fn send(
+    context: &AttackContext,
+    connection: &mut Connection,
+    request: &FloodRequest,
+) -> anyhow::Result<()> {
+    let answer = connection
+        .send(request.method, &request.path, &request.body)
+        .await?;
+    context.answered(&answer);
+    Ok(())
 }
 
 /// Opens and closes connections to all ports.
-pub async fn reconnects(context: &AttackContext) -> anyhow::Result<AttackOutcome> {
-    let mut callers = JoinSet::new();
-    for number in 0..CONNECTIONS {
-        let node = &context.nodes[number % context.nodes.len()];
-        let addresses: Vec<String> = node.addresses().map(str::to_owned).collect();
-        let stop = context.stop.clone();
-        callers.spawn_local(
-            async move {
-                let mut outcome = AttackOutcome::default();
-                for address in addresses.iter().cycle() {
-                    let connected = tokio::select! {
-                        connected = TcpStream::connect(address) => connected,
-                        () = stop.cancelled() => return outcome,
-                    };
-                    outcome.attempts += 1;
-                    match connected {
-                        Ok(stream) => {
-                            // Reset the connection: after an ordinary close, its port would stay in use on
-                            // this side for a minute.
-                            match stream.set_zero_linger() {
-                                Ok(()) => outcome.accepted += 1,
-                                Err(error) => outcome.answer(error.kind().to_string()),
-                            }
-                        }
-                        Err(error) => outcome.answer(error.kind().to_string()),
-                    }
-                    tokio::task::yield_now().await;
-                }
-                outcome
+pub async fn reconnects(context: &AttackContext) {
+    let addresses = context.addresses(&Port::ALL);
+    context
+        .repeat(CONNECTIONS, RETRY_PAUSE, async |number| {
+            for (address, _) in addresses.iter().cycle().skip(number % addresses.len()) {
+                // Reset the connection: after an ordinary close, its port would stay in use on this side for a minute.
+                TcpStream::connect(address).await?.set_zero_linger()?;
+                context.accepted();
+                tokio::task::yield_now().await;
             }
-            .boxed_local(),
-        );
-    }
-    sum_outcomes(callers).await
+            Ok(())
+        })
+        .await;
 }
 
 /// Opens and closes connections to the ports for clients, with a TLS handshake each.
-pub async fn handshakes(context: &AttackContext) -> anyhow::Result<AttackOutcome> {
-    let mut callers = JoinSet::new();
-    for number in 0..CONNECTIONS {
-        let (nodes, stop) = (context.callers.clone(), context.stop.clone());
-        callers.spawn_local(
-            async move {
-                let mut outcome = AttackOutcome::default();
-                loop {
-                    let connected = tokio::select! {
-                        connected = nodes.connect(number) => connected,
-                        () = stop.cancelled() => return outcome,
-                    };
-                    outcome.attempts += 1;
-                    match connected {
-                        Ok(_) => outcome.accepted += 1,
-                        Err(error) => outcome.answer(error_name(&error)),
-                    }
+pub async fn handshakes(context: &AttackContext) {
+    context
+        .repeat(CONNECTIONS, Duration::ZERO, async |number| {
+            context.callers.connect(number).await?;
+            context.accepted();
+            Ok(())
+        })
+        .await;
+}
+
+/// Sends garbage on new connections. If the ports use TLS, every second connection begins with a handshake.
+pub async fn garbage(context: &AttackContext) {
+    let addresses = context.addresses(&Port::ALL);
+    context
+        .repeat(CONNECTIONS, RETRY_PAUSE, async |number| {
+            let tls = context.callers.credentials().tls.as_ref();
+            let tls = tls.filter(|_| number.is_multiple_of(2));
+            for (address, port) in addresses.iter().cycle().skip(number % addresses.len()) {
+                let tls = tls.filter(|_| port.serves_clients());
+                let mut stream = open(address, tls, None).await?;
+                stream.write_all(GARBAGE).await?;
+                stream.flush().await?;
+                if let Stream::Plain(socket) = stream {
+                    socket.set_zero_linger()?;
                 }
+                context.accepted();
             }
-            .boxed_local(),
-        );
-    }
-    sum_outcomes(callers).await
+            Ok(())
+        })
+        .await;
 }

@@ -1,14 +1,14 @@
 //! Attacks in which one caller creates something large and then sends requests whose cost grows with its
 //! size.
 
-use anyhow::{Context, ensure};
-use cli_support::http_client::Connection;
-use futures_util::FutureExt as _;
+use anyhow::ensure;
+use cli_support::http_client::{Connection, Response};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
-use super::floods::{error_name, sum_outcomes};
-use super::{AttackContext, AttackOutcome};
+use super::callers::PREFIX;
+use super::floods::{FloodRequest, flood};
+use super::queues::call;
+use super::{AttackContext, RETRY_PAUSE};
 
 /// Locks per request, which is the limit.
 const LOCKS_PER_REQUEST: usize = 64;
@@ -19,163 +19,106 @@ const LOCKS: usize = 96_000;
 /// Number of connections that read concurrently.
 const READERS: usize = 8;
 
-/// Session that holds many locks, with a connection of its own.
-struct Large {
-    connection: Connection,
-    session: String,
-}
+/// Times that each reads, before the session is closed.
+const READS: usize = 6;
 
-impl Large {
-    async fn open(context: &AttackContext) -> anyhow::Result<Self> {
-        let mut connection = context.callers.connect(0).await?;
-        let answer = connection
-            .send("POST", "/v1/sessions", "{\"ttl_ms\": 60000}")
-            .await?;
-        let opened = answer.json();
-        let session = opened["session"].as_str().context("the node opened no session")?;
-        Ok(Self {
-            session: session.to_owned(),
-            connection,
-        })
-    }
-
-    /// Acquires locks until the session holds [`LOCKS`] or the attack ends.
-    async fn acquire_locks(
-        &mut self,
-        context: &AttackContext,
-        outcome: &mut AttackOutcome,
-    ) -> anyhow::Result<()> {
-        for call in 0..LOCKS / LOCKS_PER_REQUEST {
-            if context.stop.is_cancelled() {
-                return Ok(());
-            }
-            let lock = |number| json!({ "name": format!("attack/{call}-{number}") });
-            let locks: Vec<Value> = (0..LOCKS_PER_REQUEST).map(lock).collect();
-            let body = json!({ "session": self.session, "locks": locks }).to_string();
-            self.call("POST", "/v1/multilock/acquire", &body, outcome).await?;
+/// Acquires locks for a session until it holds [`LOCKS`] or the attack ends. Hands each answer to `seen`.
+async fn acquire_locks(
+    context: &AttackContext,
+    connection: &mut Connection,
+    session: &str,
+    seen: impl Fn(&Response),
+) -> anyhow::Result<()> {
+    for number in 0..LOCKS / LOCKS_PER_REQUEST {
+        if context.stop.is_cancelled() {
+            break;
         }
-        Ok(())
+        let lock = |at| json!({ "name": format!("{PREFIX}/{number}-{at}") });
+        let locks: Vec<Value> = (0..LOCKS_PER_REQUEST).map(lock).collect();
+        let body = json!({ "session": session, "locks": locks }).to_string();
+        let answer = connection.send("POST", "/v1/multilock/acquire", &body).await?;
+        seen(&answer);
+        ensure!(answer.status == 200, "locks not acquired: {}", answer.status);
     }
-
-    async fn call(
-        &mut self,
-        method: &str,
-        path: &str,
-        body: &str,
-        outcome: &mut AttackOutcome,
-    ) -> anyhow::Result<()> {
-        outcome.attempts += 1;
-        let answer = self.connection.send(method, path, body).await?;
-        if answer.status < 300 {
-            outcome.accepted += 1;
-        }
-        outcome.answer(answer.status.to_string());
-        Ok(())
-    }
-
-    fn path(&self) -> String {
-        format!("/v1/sessions/{}", self.session)
-    }
+    Ok(())
 }
 
 /// Opens a session, acquires locks, reads the session on several connections, and closes it; repeats that
 /// until the attack ends.
-pub async fn session(context: &AttackContext) -> anyhow::Result<AttackOutcome> {
-    let mut outcome = AttackOutcome::default();
-    while !context.stop.is_cancelled() {
-        let mut large = Large::open(context).await?;
-        large.acquire_locks(context, &mut outcome).await?;
-        let path = large.path();
-        let paths = vec![
-            path.clone(),
-            format!("{path}/ephemerals"),
-            "/v1/sessions".to_owned(),
-        ];
-        let mut readers = JoinSet::new();
-        for number in 0..READERS {
-            readers.spawn_local(read_repeatedly(context, number, paths.clone(), Some(6)).boxed_local());
-        }
-        outcome.add(sum_outcomes(readers).await?);
-        large.call("DELETE", &path, "", &mut outcome).await?;
-    }
-    Ok(outcome)
+pub async fn session(context: &AttackContext) {
+    context
+        .repeat(1, RETRY_PAUSE, async |_| {
+            let mut connection = context.callers.connect(0).await?;
+            let session = context.open_session(&mut connection).await?;
+            let seen = |answer: &Response| context.answered(answer);
+            acquire_locks(context, &mut connection, &session, seen).await?;
+            let path = format!("/v1/sessions/{session}");
+            let paths = [
+                path.clone(),
+                format!("{path}/ephemerals"),
+                "/v1/sessions".to_owned(),
+            ];
+            let readers = (0..READERS).map(async |number| {
+                let mut connection = context.callers.connect(number).await?;
+                for path in paths.iter().cycle().take(READS) {
+                    call(context, &mut connection, "GET", path, "").await?;
+                }
+                anyhow::Ok(())
+            });
+            futures_util::future::try_join_all(readers).await?;
+            call(context, &mut connection, "DELETE", &path, "").await?;
+            Ok(())
+        })
+        .await;
 }
 
-/// Acquires locks, and reads small pages of the lists until the attack ends.
-pub async fn lists(context: &AttackContext) -> anyhow::Result<AttackOutcome> {
-    let mut outcome = AttackOutcome::default();
-    let mut large = Large::open(context).await?;
-    large.acquire_locks(context, &mut outcome).await?;
-    let paths = ["/v1/locks?limit=1", "/v1/sessions?limit=1", "/v1/lock-graph"].map(str::to_owned);
-    let mut readers = JoinSet::new();
-    for number in 0..READERS {
-        readers.spawn_local(read_repeatedly(context, number, paths.to_vec(), None).boxed_local());
-    }
-    outcome.add(sum_outcomes(readers).await?);
-    let path = large.path();
-    large.call("DELETE", &path, "", &mut outcome).await?;
-    Ok(outcome)
-}
-
-/// Requests the paths in turn, `times` times or until the attack ends.
-fn read_repeatedly(
-    context: &AttackContext,
-    number: usize,
-    paths: Vec<String>,
-    times: Option<usize>,
-) -> impl Future<Output = AttackOutcome> + use<> {
-    let (nodes, stop) = (context.callers.clone(), context.stop.clone());
-    async move {
-        let mut outcome = AttackOutcome::default();
-        let mut connection = match nodes.connect(number).await {
-            Ok(connection) => connection,
-            Err(error) => {
-                outcome.answer(error_name(&error));
-                return outcome;
-            }
-        };
-        for path in paths.iter().cycle().take(times.unwrap_or(usize::MAX)) {
-            let answer = tokio::select! {
-                answer = connection.send("GET", path, "") => answer,
-                () = stop.cancelled() => return outcome,
-            };
-            outcome.attempts += 1;
-            match answer {
-                Ok(answer) => {
-                    outcome.accepted += u64::from(answer.status < 300);
-                    outcome.answer(answer.status.to_string());
-                }
-                Err(error) => {
-                    outcome.answer(error_name(&error.into()));
-                    return outcome;
-                }
-            }
-        }
-        outcome
-    }
+/// Reads small pages of the lists, while a session acquires many locks and keeps them. That session is the administrator's, so that also a
+/// caller without rights can attack.
+pub async fn lists(context: &AttackContext) -> anyhow::Result<()> {
+    let mut connection = context.admin.connect(0).await?;
+    let session = context.open_session(&mut connection).await?;
+    let paths = ["/v1/locks?limit=1", "/v1/sessions?limit=1", "/v1/lock-graph"].map(FloodRequest::get);
+    let (_, acquired) = tokio::join!(
+        flood(context, READERS, &paths),
+        acquire_locks(context, &mut connection, &session, |_| ())
+    );
+    acquired
 }
 
 /// Sends write requests without a session, each with a new request ID that the server has to store.
-pub async fn request_ids(context: &AttackContext) -> anyhow::Result<AttackOutcome> {
-    let mut outcome = AttackOutcome::default();
-    let mut connection = context.callers.connect(0).await?;
-    let mut number = 0_u64;
-    while !context.stop.is_cancelled() {
-        let body = json!({ "data": "x", "request_id": format!("attack-{number}") }).to_string();
-        let path = match number {
-            0 => "/v1/znodes/attack-request-ids",
-            _ => "/v1/znodes/attack-request-ids?version=-1",
-        };
-        let method = if number == 0 { "POST" } else { "PUT" };
-        let answer = connection.send(method, path, &body).await?;
-        outcome.attempts += 1;
-        outcome.accepted += u64::from(answer.status < 300);
-        outcome.answer(answer.status.to_string());
-        number += 1;
-    }
-    let answer = connection
-        .send("DELETE", "/v1/znodes/attack-request-ids", "")
+pub async fn request_ids(context: &AttackContext) -> anyhow::Result<()> {
+    let znode = "/v1/znodes/attack/request-ids";
+    let mut connection = context.admin.connect(0).await?;
+    let created = connection
+        .send("POST", znode, "{\"data\":\"x\",\"parents\":true}")
         .await?;
-    ensure!(answer.status < 300, "cannot delete the znode of the attack");
-    Ok(outcome)
+    ensure!(
+        created.status < 300,
+        "creating the znode of the attack: {}",
+        created.json()
+    );
+    context
+        .repeat(1, RETRY_PAUSE, async |number| {
+            let mut connection = context.callers.connect(number).await?;
+            for number in 0_u64.. {
+                let body = json!({ "data": "x", "request_id": format!("attack-{number}") }).to_string();
+                call(
+                    context,
+                    &mut connection,
+                    "PUT",
+                    &format!("{znode}?version=-1"),
+                    &body,
+                )
+                .await?;
+            }
+            Ok(())
+        })
+        .await;
+    let deleted = connection.send("DELETE", znode, "").await?;
+    ensure!(
+        deleted.status < 300,
+        "deleting the znode of the attack: {}",
+        deleted.json()
+    );
+    Ok(())
 }

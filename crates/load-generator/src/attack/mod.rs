@@ -1,17 +1,22 @@
 //! `bench attack`: requests and connections of a malicious client. The attacks run one after another, and
 //! meanwhile well-behaved clients acquire locks. The report has, with and without an attack: the clients'
-//! waiting times and failed requests, the number of elections, and the growth of the nodes' memory.
+//! waiting times and failed requests, the number of elections, and the growth of the nodes' memory, log output and data.
+//!
+//! The attacker has a thread of its own. On the thread of the well-behaved clients its work would count as their waiting time.
 
+mod callers;
+mod catalog;
+mod context;
 mod floods;
-mod holds;
+mod growth;
+mod held;
 mod large;
 mod lock_znodes;
-mod slow;
+mod queues;
+mod verdict;
 mod watches;
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
+use std::cell::RefCell;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -21,15 +26,20 @@ use cli_support::ensure_usage;
 use cli_support::format::Output;
 use cli_support::open_files;
 use cli_support::output::say;
-use local_cluster::LocalNode;
+use local_cluster::{LocalCluster, LocalNode};
 use serde::Serialize;
 use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Target;
-use super::bystanders::{BystanderReport, Bystanders, memory, term};
-use super::nodes::Nodes;
+use super::bystanders::{BystanderReport, Bystanders, term};
 use super::report::ms;
+
+use self::callers::{Caller, Callers};
+pub use self::catalog::Attack;
+use self::context::{AttackContext, AttackOutcome, RETRY_PAUSE, SESSION_TTL_MS};
+use self::growth::{Resources, longest_hold_ms};
+use self::verdict::Bounds;
 
 /// Session timeout of the well-behaved clients.
 const TTL: Duration = Duration::from_secs(6);
@@ -38,7 +48,10 @@ const TTL: Duration = Duration::from_secs(6);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// File descriptors that this program uses beside the connections of an attack.
-const RESERVED_FILES: u64 = 256;
+const RESERVED_FILES: u64 = 1_024;
+
+/// Pause before each measurement, for what the previous attack left behind: connections that the nodes close, and sessions that end.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 /// Arguments of `lockgate bench attack`.
 #[derive(Debug, Args)]
@@ -46,7 +59,7 @@ pub struct Arguments {
     #[command(flatten)]
     target: Target,
     /// Attacks to run; default: all
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_enum, value_delimiter = ',')]
     attacks: Vec<Attack>,
     /// Duration of each attack, and of the measurement without an attack
     #[arg(long, value_name = "TIME", alias = "seconds", default_value = "20s", value_parser = durations::seconds)]
@@ -60,150 +73,11 @@ pub struct Arguments {
     /// Well-behaved clients that acquire locks meanwhile
     #[arg(long, default_value_t = 8)]
     clients: usize,
-    /// Maximum growth of a node's memory during one attack, in MiB
-    #[arg(long, default_value_t = 512)]
-    most_mib: u64,
+    #[command(flatten)]
+    bounds: Bounds,
     /// Format of the result
     #[command(flatten)]
     output: Output,
-}
-
-/// Attack on a cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Attack {
-    /// Request heads that arrive byte by byte, at the HTTP port.
-    SlowHttp,
-    /// Request bodies that arrive byte by byte, at the HTTP port.
-    SlowBodies,
-    /// Connect requests that arrive byte by byte, at the ZooKeeper port.
-    SlowZookeeper,
-    /// Handshakes that arrive byte by byte, at the peer port.
-    SlowPeers,
-    /// Connections without any request, at the HTTP port.
-    Idle,
-    /// Connections with half a request head, at the HTTP port.
-    HalfHeads,
-    /// Unfinished TLS handshakes, at every port. A server without TLS treats them as malformed requests.
-    HalfHandshakes,
-    /// Bodies that exceed the limit by one byte.
-    LargeBodies,
-    /// Paths of depth 10,000.
-    DeepPaths,
-    /// Sessions, as many as possible.
-    Sessions,
-    /// Connections that are opened and closed at the maximum rate.
-    Reconnects,
-    /// Like `Reconnects`, with a complete TLS handshake each: the most expensive operation available to an
-    /// unauthenticated client. Skipped without TLS.
-    Handshakes,
-    /// Many watches of one client.
-    Watches,
-    /// Session with many locks that is read and closed repeatedly.
-    LargeSession,
-    /// Lists of locks and sessions, and the graph of waits, while a session holds many locks.
-    Lists,
-    /// Write requests without a session, each with a new request ID that the server has to store.
-    RequestIds,
-    /// Many locks that are acquired and released at the maximum rate, for the shared history and event buffers.
-    Holds,
-    /// Znodes below a lock's that belong to no session, from a ZooKeeper client.
-    LockZnodes,
-}
-
-impl Attack {
-    /// All attacks in the order in which they run.
-    pub const ALL: [Self; 18] = [
-        Self::SlowHttp,
-        Self::SlowBodies,
-        Self::SlowZookeeper,
-        Self::SlowPeers,
-        Self::Idle,
-        Self::HalfHeads,
-        Self::HalfHandshakes,
-        Self::LargeBodies,
-        Self::DeepPaths,
-        Self::Reconnects,
-        Self::Handshakes,
-        Self::Watches,
-        Self::LargeSession,
-        Self::Lists,
-        Self::RequestIds,
-        Self::Holds,
-        Self::LockZnodes,
-        // Last, because its sessions remain for a while.
-        Self::Sessions,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::SlowHttp => "slow-http",
-            Self::SlowBodies => "slow-bodies",
-            Self::SlowZookeeper => "slow-zookeeper",
-            Self::SlowPeers => "slow-peers",
-            Self::Idle => "idle",
-            Self::HalfHeads => "half-heads",
-            Self::HalfHandshakes => "half-handshakes",
-            Self::LargeBodies => "large-bodies",
-            Self::DeepPaths => "deep-paths",
-            Self::Sessions => "sessions",
-            Self::Reconnects => "reconnects",
-            Self::Handshakes => "handshakes",
-            Self::Watches => "watches",
-            Self::LargeSession => "large-session",
-            Self::Lists => "lists",
-            Self::RequestIds => "request-ids",
-            Self::Holds => "holds",
-            Self::LockZnodes => "lock-znodes",
-        }
-    }
-}
-
-impl fmt::Display for Attack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Attack {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|attack| attack.name() == text);
-        found.ok_or_else(|| {
-            format!(
-                "unknown attack {text:?}; the attacks are {}",
-                Self::ALL.map(Self::name).join(", ")
-            )
-        })
-    }
-}
-
-/// Outcome of an attack.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct AttackOutcome {
-    /// Attempts: connections, requests or watches.
-    #[serde(rename = "tried")]
-    pub attempts: u64,
-    /// Accepted attempts: connections still open at the end, requests and watches that succeeded.
-    #[serde(rename = "let_in")]
-    pub accepted: u64,
-    /// Number of each response to other attempts: an HTTP status, or the name of an error.
-    pub answers: BTreeMap<String, u64>,
-}
-
-impl AttackOutcome {
-    fn add(&mut self, other: Self) {
-        self.attempts += other.attempts;
-        self.accepted += other.accepted;
-        for (answer, count) in other.answers {
-            *self.answers.entry(answer).or_default() += count;
-        }
-    }
-
-    fn answer(&mut self, what: impl Into<String>) {
-        *self.answers.entry(what.into()).or_default() += 1;
-    }
 }
 
 /// Measurements during one attack.
@@ -211,58 +85,63 @@ impl AttackOutcome {
 pub struct AttackReport {
     /// Attack; `None`: the period without an attack.
     pub attack: Option<Attack>,
+    /// Attacker; `None` in an open cluster, where all callers are the same.
+    pub caller: Option<Caller>,
     /// Outcome of the attack.
     #[serde(rename = "got")]
     pub outcome: AttackOutcome,
     /// Measurements of the well-behaved clients.
     pub bystanders: BystanderReport,
+    /// 99th percentile of their lock cycles as a multiple of the one without an attack.
+    pub slowdown: f64,
     /// Number of elections.
     pub elections: u64,
-    /// Memory of each node before the attack and at its end, in bytes.
-    pub memory_bytes: Vec<(u64, u64)>,
+    /// Duration of the measurement in seconds.
+    pub seconds: f64,
+    /// Resources before the attack.
+    pub before: Resources,
+    /// Resources at the end of the attack, which still holds what it took.
+    pub after: Resources,
+    /// Longest time for which a node read its state or applied an entry in the last one to two minutes, in milliseconds.
+    pub longest_hold_ms: f64,
 }
 
-/// Target and size of an attack.
-struct AttackContext {
-    nodes: Vec<LocalNode>,
-    /// Addresses and credentials of an authorized client.
-    callers: Nodes,
-    connections: usize,
-    watches: usize,
-    /// Cancelled when the attack is to end.
-    stop: CancellationToken,
+impl AttackReport {
+    /// Returns the attack and its caller.
+    fn title(&self) -> String {
+        match (self.attack, self.caller) {
+            (None, _) => "no attack".to_owned(),
+            (Some(attack), None) => attack.name(),
+            (Some(attack), Some(caller)) => format!("{} ({})", attack.name(), caller.name()),
+        }
+    }
 }
 
 /// Runs the attacks and prints their reports. Fails if an attack affected the well-behaved clients.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure_usage!(args.clients > 0, "--clients must be at least 1");
     open_files::raise(args.connections as u64 + 4 * args.clients as u64 + RESERVED_FILES)?;
-    let reports = LocalSet::new().run_until(measure(&args)).await?;
+    let cluster = args
+        .target
+        .local()?
+        .context("`bench attack` needs a cluster on this machine, to read its memory and its term")?;
+    let callers = Callers::create(&cluster, args.target.nodes()?).await?;
+    let measured = LocalSet::new()
+        .run_until(measure(&args, &cluster, &callers))
+        .await;
+    callers.delete().await?;
+    let reports = measured?;
     if args.output.is_document() {
         args.output.say(&reports, String::new)?;
     }
-    for report in &reports {
-        let what = report.attack.map_or("no attack", Attack::name);
-        let seen = &report.bystanders;
-        ensure!(
-            seen.errors == 0 && seen.lost_sessions == 0,
-            "{what}: requests of well-behaved clients failed: {}",
-            seen.first_error.as_deref().unwrap_or("a session was lost")
-        );
-        ensure!(
-            seen.cycle.count > 0,
-            "{what}: the well-behaved clients acquired no lock"
-        );
-        ensure!(report.elections == 0, "{what}: the cluster held an election");
-        for (before, after) in &report.memory_bytes {
-            let grown = after.saturating_sub(*before) >> 20;
-            ensure!(
-                grown <= args.most_mib,
-                "{what}: a node's memory grew by {grown} MiB, more than --most-mib {}",
-                args.most_mib
-            );
-        }
-    }
+    let excesses: Vec<String> = reports
+        .iter()
+        .flat_map(|report| {
+            let excesses = args.bounds.excesses(report, &reports[0]).into_iter();
+            excesses.map(|excess| format!("{}: {excess}", report.title()))
+        })
+        .collect();
+    ensure!(excesses.is_empty(), "{}", excesses.join("; "));
     Ok(())
 }
 
@@ -274,74 +153,115 @@ fn print(report: &AttackReport) -> anyhow::Result<()> {
         .iter()
         .map(|(what, count)| format!("{what}: {count}"))
         .collect();
+    let title = report.title();
     say(format!(
-        "{:<16} locks p50 {} ms, p99 {} ms, max {} ms, {} rejected under load, {} errors; {} elections; {} of {} accepted; {}",
-        report.attack.map_or("no attack", Attack::name),
+        "{title:<24} locks p50 {} ms, p99 {} ms ({:.1} times), max {} ms, {} rejected under load, {} errors; {} elections; \
+         longest hold {:.1} ms; {} of {} accepted; {}",
         ms(seen.cycle.p50_us),
         ms(seen.cycle.p99_us),
+        report.slowdown,
         ms(seen.cycle.max_us),
         seen.refused,
         seen.errors,
         report.elections,
+        report.longest_hold_ms,
         report.outcome.accepted,
         report.outcome.attempts,
         answers.join(", ")
     ))?;
-    let memory: Vec<_> = report
-        .memory_bytes
-        .iter()
+    let (before, after) = (&report.before, &report.after);
+    let pairs = before.memory.iter().zip(&after.memory);
+    let memory: Vec<_> = pairs
         .map(|(before, after)| format!("{} to {} MiB", before >> 20, after >> 20))
         .collect();
-    say(format!("{:<16} memory {}", "", memory.join(", ")))
+    let growth = |before: &[u64], after: &[u64], unit: u64| {
+        let pairs = before.iter().zip(after);
+        let growths = pairs.map(|(before, after)| (after.saturating_sub(*before) / unit).to_string());
+        growths.collect::<Vec<_>>().join(", ")
+    };
+    say(format!(
+        "{:<24} memory {}; kernel {} to {} MiB; log +{} kB; disk +{} MiB",
+        "",
+        memory.join(", "),
+        before.kernel_memory >> 20,
+        after.kernel_memory >> 20,
+        growth(&before.log, &after.log, 1_000),
+        growth(&before.disk, &after.disk, 1 << 20),
+    ))
 }
 
-async fn measure(args: &Arguments) -> anyhow::Result<Vec<AttackReport>> {
-    let cluster = args
-        .target
-        .local()?
-        .context("`bench attack` needs a cluster on this machine, to read its memory and its term")?;
+async fn measure(
+    args: &Arguments,
+    cluster: &LocalCluster,
+    callers: &Callers,
+) -> anyhow::Result<Vec<AttackReport>> {
     let nodes: Vec<LocalNode> = cluster.nodes().cloned().collect();
-    let callers = args.target.nodes()?;
-    let bystanders = Bystanders::start(&callers, args.clients, TTL, Some(PAUSE)).await?;
     let attacks = match args.attacks.is_empty() {
-        true => Attack::ALL.to_vec(),
-        false => args.attacks.clone(),
+        true => Attack::all(),
+        false => &args.attacks,
     };
-    let speaks_tls = callers.credentials().tls.is_some();
-    let attacks = attacks
-        .into_iter()
-        .filter(|attack| speaks_tls || *attack != Attack::Handshakes);
-    let mut reports = Vec::new();
-    for attack in [None].into_iter().chain(attacks.map(Some)) {
-        let pids = args.target.processes()?;
-        let (term_before, memory_before) = (term(&cluster).await?, memory(&pids)?);
+    let speaks_tls = cluster.is_secured();
+    let serves_redis = nodes.iter().any(|node| node.redis.is_some());
+    let is_possible = |attack: &&Attack| match attack {
+        Attack::Handshakes => speaks_tls,
+        Attack::SlowRedis => serves_redis,
+        _ => true,
+    };
+    let mut runs = vec![(None, None, callers.admin.clone())];
+    for attack in attacks.iter().filter(is_possible) {
+        for (caller, attacker) in callers.attackers(attack.callers()) {
+            runs.push((Some(*attack), caller, attacker));
+        }
+    }
+    let bystanders = Bystanders::start(&callers.honest, args.clients, TTL, Some(PAUSE)).await?;
+    let mut reports: Vec<AttackReport> = Vec::new();
+    for (attack, caller, attacker) in runs {
+        tokio::time::sleep(SETTLE_TIME).await;
+        let term_before = term(cluster).await?;
+        let before = Resources::measure(&args.target, &nodes)?;
         bystanders.take_report();
-        let context = AttackContext {
-            nodes: nodes.clone(),
-            callers: callers.clone(),
-            connections: args.connections,
-            watches: args.watches,
-            stop: CancellationToken::new(),
-        };
-        let stop = context.stop.clone();
-        let attacking = run_attack(attack, &context);
-        let timing = async {
-            tokio::time::sleep(args.duration).await;
-            // Measure before the attack frees its resources.
-            let memory = memory(&pids);
-            let seen = bystanders.take_report();
-            stop.cancel();
-            (memory, seen)
-        };
-        let (outcome, (memory, seen)) = tokio::join!(attacking, timing);
-        let report = AttackReport {
+        let stop = CancellationToken::new();
+        let attacking = tokio::task::spawn_blocking({
+            let (nodes, admin, stop) = (nodes.clone(), callers.admin.clone(), stop.clone());
+            let (connections, watches) = (args.connections, args.watches);
+            move || {
+                let context = AttackContext {
+                    nodes,
+                    callers: attacker,
+                    admin,
+                    connections,
+                    watches,
+                    stop,
+                    outcome: RefCell::default(),
+                    sessions: RefCell::default(),
+                };
+                cli_support::block_on(attack_until_stopped(attack, context))
+            }
+        });
+        let begin = tokio::time::Instant::now();
+        tokio::time::sleep(args.duration).await;
+        // Measure before the attack frees its resources.
+        let after = Resources::measure(&args.target, &nodes);
+        let seen = bystanders.take_report();
+        let seconds = begin.elapsed().as_secs_f64();
+        stop.cancel();
+        let outcome = attacking.await.context("the attacker panicked")?;
+        let p99_without = reports
+            .first()
+            .map_or(seen.cycle.p99_us, |first| first.bystanders.cycle.p99_us);
+        let mut report = AttackReport {
             attack,
-            outcome: outcome
-                .with_context(|| format!("the attack {}", attack.map_or("none", Attack::name)))?,
+            caller,
+            outcome: AttackOutcome::default(),
+            slowdown: seen.cycle.p99_us as f64 / p99_without.max(1) as f64,
             bystanders: seen,
-            elections: term(&cluster).await?.saturating_sub(term_before),
-            memory_bytes: memory_before.into_iter().zip(memory?).collect(),
+            elections: term(cluster).await?.saturating_sub(term_before),
+            seconds,
+            before,
+            after: after?,
+            longest_hold_ms: longest_hold_ms(cluster, &callers.admin).await?,
         };
+        report.outcome = outcome.with_context(|| format!("the attack {}", report.title()))?;
         if !args.output.is_document() {
             print(&report)?;
         }
@@ -351,58 +271,15 @@ async fn measure(args: &Arguments) -> anyhow::Result<Vec<AttackReport>> {
     Ok(reports)
 }
 
-async fn run_attack(attack: Option<Attack>, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
-    let Some(attack) = attack else {
-        context.stop.cancelled().await;
-        return Ok(AttackOutcome::default());
-    };
+/// Runs an attack until it is stopped, and closes its sessions.
+async fn attack_until_stopped(
+    attack: Option<Attack>,
+    context: AttackContext,
+) -> anyhow::Result<AttackOutcome> {
     match attack {
-        Attack::SlowHttp => {
-            slow::drip(context, slow::Port::Http, b"GET /v1/cluster HTTP/1.1\r\nx-slow: ").await
-        }
-        Attack::SlowBodies => {
-            let head = b"POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 60000\r\n\r\n";
-            slow::drip(context, slow::Port::Http, head).await
-        }
-        // The length of a connect request, without the request.
-        Attack::SlowZookeeper => slow::drip(context, slow::Port::ZooKeeper, &[0, 0, 0, 45]).await,
-        Attack::SlowPeers => slow::drip(context, slow::Port::Peers, &[]).await,
-        Attack::Idle => slow::hold(context, slow::Port::Http, b"").await,
-        Attack::HalfHeads => slow::hold(context, slow::Port::Http, b"GET /v1/cluster HTT").await,
-        Attack::HalfHandshakes => {
-            let ports = [slow::Port::Http, slow::Port::ZooKeeper, slow::Port::Peers];
-            // The start of a ClientHello.
-            slow::hold_bare(context, &ports, &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]).await
-        }
-        Attack::LargeBodies => floods::large_bodies(context).await,
-        Attack::DeepPaths => floods::deep_paths(context).await,
-        Attack::Sessions => floods::sessions(context).await,
-        Attack::Reconnects => floods::reconnects(context).await,
-        Attack::Handshakes => floods::handshakes(context).await,
-        Attack::Watches => watches::arm(context).await,
-        Attack::LargeSession => large::session(context).await,
-        Attack::Lists => large::lists(context).await,
-        Attack::RequestIds => large::request_ids(context).await,
-        Attack::Holds => holds::cycle(context).await,
-        Attack::LockZnodes => lock_znodes::create(context).await,
+        Some(attack) => attack.run(&context).await?,
+        None => context.stop.cancelled().await,
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attack_names_are_unique_and_equal_in_json_and_arguments() {
-        for attack in Attack::ALL {
-            assert_eq!(attack.name().parse(), Ok(attack));
-            let shown = serde_json::to_value(attack).unwrap();
-            assert_eq!(
-                shown,
-                attack.name(),
-                "JSON and the command line use the same name"
-            );
-        }
-        assert!("none".parse::<Attack>().unwrap_err().contains("slow-http, "));
-    }
+    context.close_sessions().await?;
+    Ok(context.outcome.into_inner())
 }
