@@ -271,7 +271,7 @@ impl Subscriptions {
         Ok((set, Bytes::copy_from_slice(registry)))
     }
 
-    /// Waits for news. For ever if there is no subscription.
+    /// Waits for news. Without a subscription it never completes.
     pub async fn next(&mut self) -> Wake {
         match &mut self.receiver {
             None => std::future::pending().await,

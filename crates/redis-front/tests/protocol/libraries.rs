@@ -1,4 +1,4 @@
-//! What lock libraries with scripts and channels of their own send, as recorded from their sources.
+//! Conversations of lock libraries with scripts and channels of their own, as their sources have them.
 
 use crate::harness::{Client, Cluster};
 
