@@ -19,7 +19,7 @@ use raft_log::sim_disk::SimDisk;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
-use znode_store::{Event as StoreEvent, Request, SessionId, Store, Zxid};
+use znode_store::{Event as StoreEvent, LeaseChange, Request, SessionId, Store, Zxid};
 
 use crate::clients::{self, ClientId, ClientRequest, OpId};
 use crate::device::Device;
@@ -418,6 +418,11 @@ impl Machine {
         let renewed = match &ask {
             ClientRequest::Heartbeat(session) => Some(*session),
             ClientRequest::RenewLease { lease, .. } => Some(lease.session),
+            ClientRequest::ChangeLease {
+                lease,
+                change: LeaseChange::Rewrite { .. },
+                ..
+            } => Some(*lease),
             _ => None,
         };
         if let Some(session) = renewed {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_api::{LeaseStatus, LockError, Locks, PlaceOutcome, WaitFor};
 use lock_node::znode_watch::WatchKind;
 use lock_node::{HeartbeatError, Node, OpenSessionError, ProposeError};
-use znode_store::{Command, Identities, Refusal, Request, RequestId, SessionId};
+use znode_store::{Command, Identities, LockCommand, Refusal, Reply, Request, RequestId, SessionId};
 
 use super::{ClientId, ClientRequest, ClientResponse, LeaseWait, OpId};
 use crate::agenda::Event;
@@ -159,6 +159,24 @@ pub async fn perform(node: &Node, locks: &Locks, ask: ClientRequest, network: &S
                     ClientResponse::LeaseRenewed(lease.session, now, micros(lives))
                 }
                 Err(error) => of_lease(error, lease.session),
+            }
+        }
+        ClientRequest::ChangeLease {
+            lock,
+            lease,
+            change,
+            request_id,
+        } => {
+            let command = Command::Lock(LockCommand::ChangeLease { lock, lease, change });
+            match propose(node, None, request_id, command).await {
+                ClientResponse::Applied(applied) => match applied.outcome {
+                    Ok(Reply::LeaseRenewed { session, timeout_ms }) => {
+                        ClientResponse::LeaseRenewed(session, now, Micros::from(timeout_ms) * MILLI)
+                    }
+                    Ok(_) => ClientResponse::Released,
+                    Err(refusal) => of_lease(LockError::Refused(refusal), lease),
+                },
+                other => other,
             }
         }
         ClientRequest::ReleaseLease { lease, request_id } => {

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use lock_api::Leased;
 use znode_store::{
-    Downgraded, Grant, HolderId, LeaseContender, LeaseKey, LockMode, LockName, Refusal, Reply, RequestId,
-    SessionId,
+    Downgraded, Grant, HolderId, LeaseChange, LeaseContender, LeaseKey, LockMode, LockName, Refusal, Reply,
+    RequestId, SessionId,
 };
 
 use super::tasks::{self, Task};
@@ -82,6 +82,11 @@ enum Action {
         ttl_ms: Option<u64>,
     },
     ReleaseLease(LeaseKey),
+    ChangeLease {
+        lock: LockName,
+        lease: SessionId,
+        change: LeaseChange,
+    },
 }
 
 /// Client of the simulation.
@@ -219,6 +224,11 @@ impl Client {
     fn with_lease(&mut self) -> Action {
         let held = self.lease.as_ref().expect("it has a lease");
         let (lease, contender) = (held.key, held.contender.clone());
+        let change = |change| Action::ChangeLease {
+            lock: contender.0.clone(),
+            lease: lease.session,
+            change,
+        };
         match (self.dice.between(0..10), held.is_granted) {
             (0..5, false) => Action::AwaitGrant {
                 contender,
@@ -229,6 +239,11 @@ impl Client {
                 let ttl_ms = Some(self.dice.between(2_000..6_000));
                 Action::RenewLease { lease, ttl_ms }
             }
+            (3, true) => change(LeaseChange::Rewrite {
+                note: "rewritten".into(),
+                timeout_ms: self.dice.between(2_000..6_000) as u32,
+            }),
+            (4, true) => change(LeaseChange::ReleaseOwn),
             (9, false) => Action::ReleaseLease(lease),
             (8, _) => {
                 self.lease = None;
@@ -276,9 +291,19 @@ impl Client {
                     .sessions
                     .may_shorten(lease.session, current.sent, ttl_ms * MILLI);
             }
+            ClientRequest::ChangeLease {
+                lease,
+                change: LeaseChange::Rewrite { timeout_ms, .. },
+                ..
+            } => {
+                let timeout = Micros::from(*timeout_ms) * MILLI;
+                let mut ledger = world.ledger.borrow_mut();
+                ledger.sessions.may_shorten(*lease, current.sent, timeout);
+            }
             ClientRequest::ReleaseLease { lease, .. } => {
                 world.ledger.borrow_mut().leases.released(lease.session)
             }
+            ClientRequest::ChangeLease { lease, .. } => world.ledger.borrow_mut().leases.released(*lease),
             _ => {}
         }
         let mut network = world.network.lock();
@@ -330,6 +355,12 @@ impl Client {
                 request_id,
             },
             Action::ReleaseLease(lease) => ClientRequest::ReleaseLease { lease, request_id },
+            Action::ChangeLease { lock, lease, change } => ClientRequest::ChangeLease {
+                lock,
+                lease,
+                change,
+                request_id,
+            },
             Action::Task(Task::Write(ops)) | Action::Guarded(ops) => ClientRequest::Write {
                 session: Some(session?),
                 ops,
@@ -385,7 +416,10 @@ impl Client {
         self.current = None;
         if matches!(
             action,
-            Action::AwaitGrant { .. } | Action::RenewLease { .. } | Action::ReleaseLease(_)
+            Action::AwaitGrant { .. }
+                | Action::RenewLease { .. }
+                | Action::ReleaseLease(_)
+                | Action::ChangeLease { .. }
         ) {
             self.lease = None;
         }
@@ -546,6 +580,8 @@ impl Client {
             (Action::RenewLease { .. }, ClientResponse::LeaseRenewed(session, sent, lives)) => {
                 ledger.note_activity(session, sent, lives);
             }
+            // A repetition has the answer of the first call, and renews nothing.
+            (Action::ChangeLease { .. }, ClientResponse::LeaseRenewed(..)) => {}
             (Action::AwaitGrant { .. }, ClientResponse::Granted(_)) => {
                 ledger.acknowledged.other();
                 if let Some(lease) = &mut self.lease {
@@ -553,9 +589,13 @@ impl Client {
                 }
             }
             (Action::AwaitGrant { .. }, ClientResponse::StillWaits) => {}
-            (Action::AwaitGrant { .. } | Action::RenewLease { .. } | Action::ReleaseLease(_), _) => {
-                self.lease = None
-            }
+            (
+                Action::AwaitGrant { .. }
+                | Action::RenewLease { .. }
+                | Action::ReleaseLease(_)
+                | Action::ChangeLease { .. },
+                _,
+            ) => self.lease = None,
             (Action::Upgrade { .. } | Action::Downgrade(..), ClientResponse::Granted(grants)) => {
                 for grant in grants {
                     self.holding.retain(|held| held.lock != grant.lock);

@@ -2,8 +2,8 @@
 
 use lock_api::Leased;
 use znode_store::{
-    Applied, Downgraded, Grant, HoldBounds, HolderId, LeaseKey, LockName, LockWish, Op, Refusal, RequestId,
-    SessionId, ZPath, Zxid,
+    Applied, Downgraded, Grant, HoldBounds, HolderId, LeaseChange, LeaseKey, LockName, LockWish, Op, Refusal,
+    RequestId, SessionId, ZPath, Zxid,
 };
 
 use crate::time::Micros;
@@ -74,6 +74,17 @@ pub enum ClientRequest {
         lease: LeaseKey,
         /// The new time to live; `None` for the old one.
         ttl_ms: Option<u64>,
+        /// Request id.
+        request_id: RequestId,
+    },
+    /// Changes the lease that holds a lock, without its key: as clients of Redis do.
+    ChangeLease {
+        /// The lock.
+        lock: LockName,
+        /// The lease.
+        lease: SessionId,
+        /// The change.
+        change: LeaseChange,
         /// Request id.
         request_id: RequestId,
     },
