@@ -94,7 +94,11 @@ export class FakeCluster implements Transport {
   // The transport.
 
   /** Answers a request. */
-  async send(_server: string, request: Request, signal: AbortSignal): Promise<Answer> {
+  send(_server: string, request: Request, signal: AbortSignal): Promise<Answer> {
+    return this.answer(request, signal);
+  }
+
+  private async answer(request: Request, signal: AbortSignal): Promise<Answer> {
     const url = new URL(request.path, "http://fake");
     const parts = url.pathname.split("/").slice(2).map(decodeURIComponent);
     try {
@@ -134,7 +138,15 @@ export class FakeCluster implements Transport {
     if (kind === "znodes") return this.znode(method, path, query, body);
     if (kind === "watch") return this.watch(path, Number(query.get("timeout_ms")), signal);
     if (kind === "txn") return this.transaction(body);
+    if (kind === "batch") return { results: await Promise.all(body["requests"].map((each: Json) => this.one(each, signal))) };
     throw new Problem(404, "no_route", "the fake has no such route");
+  }
+
+  /** Returns the result of one request of a batch. */
+  private async one(each: Json, signal: AbortSignal): Promise<Json> {
+    const body = each["body"] && { body: JSON.stringify(each["body"]) };
+    const answer = await this.answer({ method: each["method"] ?? "POST", path: each["path"], ...body }, signal);
+    return { status: answer.status, ...(answer.body && { [answer.status < 400 ? "body" : "problem"]: JSON.parse(answer.body) }) };
   }
 
   // Sessions.

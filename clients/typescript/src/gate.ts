@@ -4,7 +4,7 @@ import { now } from "./clock.js";
 import { type AcquireOptions, Core, explained, type GateOptions, type LockWish, type Mode } from "./core.js";
 import { Election } from "./election.js";
 import { LockgateError, LockLost, NotAcquired, Refused } from "./errors.js";
-import { Lease, type LeaseOptions } from "./lease.js";
+import { Lease, type LeaseOptions, type LeasesOptions } from "./lease.js";
 import { Lock } from "./lock.js";
 import { type Json, nextPage, WATCH_POSITION } from "./names.js";
 import { query, requestId, segment, znodePath } from "./servers.js";
@@ -110,6 +110,24 @@ export class Gate implements AsyncDisposable {
   /** Acquires a lock for `ttl`, without a session. Nothing renews it but `Lease.renew`. It does not wait unless `wait` says so. */
   lease(name: string, options: LeaseOptions): Promise<Lease> {
     return Lease.acquire(this.core, name, options);
+  }
+
+  /**
+   * Acquires many locks for `ttl` each, by one request for each 128, without waiting. Settles each by itself, as `Promise.allSettled` does. If the
+   * signal is aborted meanwhile, all are released.
+   */
+  leases(names: readonly string[], options: LeasesOptions): Promise<PromiseSettledResult<Lease>[]> {
+    return Lease.acquireMany(this.core, names, options);
+  }
+
+  /** Renews many leases, by one request for each 128. Settles each with the milliseconds that are left. */
+  renewLeases(leases: readonly Lease[], ttl?: number): Promise<PromiseSettledResult<number>[]> {
+    return Lease.renewMany(this.core, leases, ttl);
+  }
+
+  /** Releases many leases, by one request for each 128. May be repeated. */
+  releaseLeases(leases: readonly Lease[]): Promise<PromiseSettledResult<void>[]> {
+    return Lease.releaseMany(this.core, leases);
   }
 
   /** Returns the lease that another process has written down. */

@@ -19,7 +19,7 @@ export { Gate } from "./gate.js";
 export type { LockOptions, Znode, ZnodeMode } from "./gate.js";
 export type { TlsOptions, Transport } from "./http.js";
 export { Lease } from "./lease.js";
-export type { LeaseOptions } from "./lease.js";
+export type { LeaseOptions, LeasesOptions } from "./lease.js";
 export type { Logger, ReleaseRequest } from "./life.js";
 export { Lock } from "./lock.js";
 export type { Observer, Token } from "./servers.js";

@@ -1,11 +1,11 @@
 /** Leases: locks without a session, which any process can renew and release. */
 
 import { acquire } from "./acquire.js";
-import { now } from "./clock.js";
+import { abortable, now } from "./clock.js";
 import { type AcquireOptions, acquireRequest, type Core } from "./core.js";
 import { Refused } from "./errors.js";
 import type { Json } from "./names.js";
-import { requestId, segment } from "./servers.js";
+import { type Change, requestId, segment } from "./servers.js";
 
 /** Options of a lease. Times are in milliseconds. */
 export interface LeaseOptions extends Omit<AcquireOptions, "ttl" | "owner" | "poll"> {
@@ -13,6 +13,13 @@ export interface LeaseOptions extends Omit<AcquireOptions, "ttl" | "owner" | "po
   readonly ttl: number;
   /** returns at once, if need be with a place in the queue in place of the lock, for which `Lease.wait` waits */
   readonly queue?: boolean | undefined;
+}
+
+/** Options of many leases. */
+export type LeasesOptions = Pick<LeaseOptions, "ttl" | "note" | "signal">;
+
+function mapped<T, U>(result: PromiseSettledResult<T>, map: (value: T) => U): PromiseSettledResult<U> {
+  return result.status === "fulfilled" ? { status: "fulfilled", value: map(result.value) } : result;
 }
 
 /** Lock with a time to live of its own. Whoever knows its `text` can renew and release it. */
@@ -37,14 +44,51 @@ export class Lease implements AsyncDisposable {
     return new Lease(core, granted["lease"], granted["fencing_token"] ?? undefined, granted["expires_in_ms"]);
   }
 
+  /** @internal */
+  static async acquireMany(core: Core, names: readonly string[], options: LeasesOptions): Promise<PromiseSettledResult<Lease>[]> {
+    const { ttl, note, signal } = options;
+    const body = (): Json => ({ ttl_ms: ttl, note, wait_ms: 0, retry: 0, request_id: requestId() });
+    const changes = names.map((name) => ({ method: "POST", path: `/v1/locks/${segment(name)}/acquire`, body: body() }) as const);
+    const acquired = core.servers.batch(changes).then((results) =>
+      results.map((each) => mapped(each, (grant) => new Lease(core, grant["lease"], grant["fencing_token"], grant["expires_in_ms"]))),
+    );
+    try {
+      return await abortable(acquired, signal);
+    } catch (error) {
+      const held = acquired.then((results) => results.flatMap((each) => (each.status === "fulfilled" ? [each.value] : [])));
+      core.servers.inBackground("releasing leases", held.then((leases) => Lease.releaseMany(core, leases)));
+      throw error;
+    }
+  }
+
+  /** @internal */
+  static async renewMany(core: Core, leases: readonly Lease[], ttl?: number): Promise<PromiseSettledResult<number>[]> {
+    const results = await core.servers.batch(leases.map((lease) => lease.renewal(ttl)));
+    return results.map((each, at) => mapped(each, (state) => (leases[at] as Lease).note(state)["expires_in_ms"]));
+  }
+
+  /** @internal */
+  static async releaseMany(core: Core, leases: readonly Lease[]): Promise<PromiseSettledResult<void>[]> {
+    const changes = leases.map(({ text }) => ({ method: "DELETE", path: `/v1/leases/${segment(text)}` }) as const);
+    return (await core.servers.batch(changes)).map((each) => mapped(each, () => undefined));
+  }
+
   /** Renews it for `ttl` milliseconds, or for the time of before. Returns the milliseconds that are left. */
   async renew(ttl?: number): Promise<number> {
     return (await this.renewed(ttl))["expires_in_ms"];
   }
 
   private async renewed(ttl?: number, signal?: AbortSignal): Promise<Json> {
-    const body = { ttl_ms: ttl, request_id: requestId() };
-    const state = await this.core.ask("POST", `/v1/leases/${segment(this.text)}/renew`, body, signal);
+    const { method, path, body } = this.renewal(ttl);
+    return this.note(await this.core.ask(method, path, body, signal));
+  }
+
+  private renewal(ttl?: number): Change {
+    return { method: "POST", path: `/v1/leases/${segment(this.text)}/renew`, body: { ttl_ms: ttl, request_id: requestId() } };
+  }
+
+  /** Takes the answer to a renewal. */
+  private note(state: Json): Json {
     this.token = state["fencing_token"] ?? undefined;
     this.expiresIn = state["expires_in_ms"];
     return state;

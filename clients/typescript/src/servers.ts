@@ -18,6 +18,9 @@ const SHORTEST_TRY = 500;
 /** Longest time for an answer of one server. */
 const LONGEST_TRY = 5000;
 
+/** Largest number of requests in a batch, as servers accept it. */
+const LARGEST_BATCH = 128;
+
 /** Codes of refusals after which the same request may succeed at another server or later. Nothing was done. */
 const TRY_AGAIN: readonly string[] = ["unavailable", "read_only", "request_timeout", "too_many_requests"];
 
@@ -108,6 +111,49 @@ function parse(text: string): Json | undefined {
 /** Returns the error of a call that has found no definite answer in time. */
 export function inDoubtError(inDoubt: boolean, why: string): LockgateError {
   return inDoubt ? new OutcomeUnknown(`the outcome is unknown: ${why}`) : new Unavailable(why);
+}
+
+/** Change that is sent together with others. */
+export interface Change {
+  readonly method: "POST" | "DELETE";
+  readonly path: string;
+  /** document; an acquire counts its attempts in `retry` */
+  readonly body?: Json;
+}
+
+/** Returns the document of one result of a batch, or throws as `judge`. */
+function resultOf(server: string, answered: PromiseSettledResult<Json>, at: number): Json {
+  if (answered.status === "rejected") throw answered.reason;
+  const result: Json | undefined = answered.value["results"]?.[at];
+  if (!result) throw new Uncertain(`${server}: an answer without all results`);
+  return judge(server, { status: result["status"], body: JSON.stringify(result["problem"] ?? result["body"] ?? {}) });
+}
+
+/** Knowledge about a request after some attempts. */
+class Attempts {
+  why = "";
+  private inDoubt = false;
+  private readonly changes: boolean;
+
+  constructor(method: string) {
+    this.changes = method !== "GET";
+  }
+
+  /** Takes the failure of an attempt. Throws the error of the request if it is definite. */
+  note(error: unknown): void {
+    if (error instanceof Refused && this.inDoubt && this.changes && error.concernsCaller) {
+      // The caller may have had the right when an earlier attempt was executed, and may have lost it since.
+      throw new OutcomeUnknown(error.detail, { cause: error });
+    }
+    if (!(error instanceof NotExecuted || error instanceof Uncertain)) throw error;
+    this.why = error.message;
+    this.inDoubt ||= error instanceof Uncertain;
+  }
+
+  /** Returns the error of a request that is not sent again. */
+  givenUp(): LockgateError {
+    return inDoubtError(this.inDoubt && this.changes, this.why);
+  }
 }
 
 /** One server. */
@@ -240,36 +286,76 @@ export class Servers {
   /** Sends a request until a server gives a definite answer. */
   async ask(request: Request, total = this.options.patience, signal?: AbortSignal): Promise<Json> {
     const deadline = now() + total;
-    const changes = request.method !== "GET";
-    const keepAlive = !request.background;
+    const attempts = new Attempts(request.method);
     const pauses = new Pauses();
-    let inDoubt = false;
-    let time = this.answerWithin;
-    let why: string;
+    let time: number | undefined = this.answerWithin;
     while (true) {
-      if (this.closed) throw new GateClosed();
-      signal?.throwIfAborted();
       const server = this.current;
       try {
-        return await within(time, keepAlive, signal, (stop) => this.send(server, request, stop));
+        return await this.attempt(server, request, time, signal);
       } catch (error) {
-        if (error instanceof Refused && inDoubt && changes && error.concernsCaller) {
-          // The caller may have had the right when an earlier attempt was executed, and may have lost it since.
-          throw new OutcomeUnknown(error.detail, { cause: error });
-        }
-        if (error instanceof NotExecuted) why = error.message;
-        else if (error instanceof Uncertain || error instanceof TimedOut) {
-          why = error instanceof TimedOut ? `${server.address}: ${error.message}` : error.message;
-          inDoubt = true;
-        } else throw error;
+        attempts.note(error);
       }
-      this.turnAway(server);
-      const pause = this.pause(pauses.next());
-      if (now() + pause >= deadline) throw inDoubtError(inDoubt && changes, why);
-      this.log.debug(`${request.method} ${request.path} is sent again: ${why}`);
-      await abortable(sleep(pause, keepAlive), signal);
-      time = Math.min(this.answerWithin, Math.max(deadline - now(), SHORTEST_TRY));
+      time = await this.nextAttempt(server, pauses, deadline, !request.background, signal);
+      if (time === undefined) throw attempts.givenUp();
+      this.log.debug(`${request.method} ${request.path} is sent again: ${attempts.why}`);
     }
+  }
+
+  private async attempt(server: Server, request: Request, time: number, signal?: AbortSignal): Promise<Json> {
+    if (this.closed) throw new GateClosed();
+    signal?.throwIfAborted();
+    try {
+      return await within(time, !request.background, signal, (stop) => this.send(server, request, stop));
+    } catch (error) {
+      throw error instanceof TimedOut ? new Uncertain(`${server.address}: ${error.message}`) : error;
+    }
+  }
+
+  /** Waits before the next attempt, which goes to another server. Returns the time for it; `undefined` if none is left. */
+  private async nextAttempt(server: Server, pauses: Pauses, deadline: number, keepAlive: boolean, signal?: AbortSignal): Promise<number | undefined> {
+    this.turnAway(server);
+    const pause = this.pause(pauses.next());
+    if (now() + pause >= deadline) return undefined;
+    await abortable(sleep(pause, keepAlive), signal);
+    return Math.min(this.answerWithin, Math.max(deadline - now(), SHORTEST_TRY));
+  }
+
+  /**
+   * Sends changes together until each has a definite answer: after each attempt those without one again, as if they were sent alone. The results are
+   * in the order of the changes.
+   */
+  async batch(changes: readonly Change[]): Promise<PromiseSettledResult<Json>[]> {
+    const results: PromiseSettledResult<Json>[] = [];
+    for (let at = 0; at < changes.length; at += LARGEST_BATCH) results.push(...(await this.batchPart(changes.slice(at, at + LARGEST_BATCH))));
+    return results;
+  }
+
+  private async batchPart(changes: readonly Change[]): Promise<PromiseSettledResult<Json>[]> {
+    const deadline = now() + this.options.patience;
+    const pauses = new Pauses();
+    const all = changes.map((change) => ({ change, attempts: new Attempts(change.method), result: undefined as PromiseSettledResult<Json> | undefined }));
+    let time: number | undefined = this.answerWithin;
+    for (let retry = 0; time !== undefined; retry++) {
+      const pending = all.filter((each) => !each.result);
+      if (!pending.length) break;
+      const server = this.current;
+      const requests = pending.map(({ change }) => (change.body && "retry" in change.body ? { ...change, body: { ...change.body, retry } } : change));
+      const [answered] = await Promise.allSettled([this.attempt(server, call("POST", "/v1/batch", { requests }), time)]);
+      pending.forEach((each, at) => {
+        try {
+          each.result = { status: "fulfilled", value: resultOf(server.address, answered, at) };
+        } catch (error) {
+          try {
+            each.attempts.note(error);
+          } catch (reason) {
+            each.result = { status: "rejected", reason };
+          }
+        }
+      });
+      if (all.some((each) => !each.result)) time = await this.nextAttempt(server, pauses, deadline, true);
+    }
+    return all.map(({ result, attempts }) => result ?? { status: "rejected", reason: attempts.givenUp() });
   }
 
   /**

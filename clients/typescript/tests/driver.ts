@@ -40,6 +40,11 @@ function errorOf(error: unknown): Json {
   return { kind: "usage", message };
 }
 
+/** Returns the document of one result among several. */
+function settled<T>(result: PromiseSettledResult<T>, document: (value: T) => Json): Json {
+  return result.status === "fulfilled" ? document(result.value) : { error: errorOf(result.reason) };
+}
+
 function gate(name: string): Gate {
   const found = gates.get(name);
   if (!found) throw new Error(`no client ${name}`);
@@ -184,6 +189,19 @@ const commands: Record<string, (command: Command, signal: AbortSignal) => unknow
   },
   lease_release: ({ client, lease }) => gate(client).resumeLease(lease).release(),
   lease_get: ({ client, lease }) => gate(client).resumeLease(lease).inspect(),
+  async leases_acquire({ client, locks, ttl_ms }, signal) {
+    const leases = await gate(client).leases(locks.map((each: Json) => each["lock"]), { ttl: ttl_ms, signal });
+    return { leases: leases.map((each) => settled(each, (lease) => ({ lease: lease.text, fencing_token: lease.token }))) };
+  },
+  async leases_renew({ client, leases, ttl_ms }) {
+    const handles = leases.map((text: string) => gate(client).resumeLease(text));
+    const renewed = await gate(client).renewLeases(handles, ttl_ms);
+    return { leases: renewed.map((each, at) => settled(each, () => ({ fencing_token: handles[at].token }))) };
+  },
+  async leases_release({ client, leases }) {
+    const handles = leases.map((text: string) => gate(client).resumeLease(text));
+    return { leases: (await gate(client).releaseLeases(handles)).map((each) => settled(each, () => ({}))) };
+  },
 
   async campaign({ client, as, election, candidate, wait_ms }, signal) {
     const leadership = await gate(client).election(election).campaign(candidate, { wait: wait_ms ?? undefined, signal });
@@ -233,5 +251,5 @@ async function execute({ id, do: name, ...command }: Json): Promise<void> {
   }
 }
 
-say({ event: "ready", client: "typescript", unsupported: { batch: "the client takes leases one by one" } });
+say({ event: "ready", client: "typescript", unsupported: {} });
 createInterface({ input: process.stdin }).on("line", (line) => void execute(JSON.parse(line)));

@@ -361,6 +361,57 @@ test("unavailable_servers_are_tried_in_turn_under_one_id", async () => {
   assert.deepEqual(acquires.map((request) => bodyOf(request)["retry"]), [0, 1, 2]);
 });
 
+test("many_leases_settle_by_themselves", async () => {
+  const gate = new FakeCluster().gate();
+  const taken = await gate.lease("job-7", { ttl: 60_000 });
+  const names = Array.from({ length: 200 }, (_, number) => `job-${number}`);
+  const acquired = await gate.leases(names, { ttl: 60_000 });
+  assert.equal(gate.metrics()["requests"], 3);
+  const leases = acquired.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
+  assert.equal(leases.length, 199);
+  assert.ok(acquired[7]?.status === "rejected" && acquired[7].reason instanceof NotAcquired);
+  await taken.release();
+  assert.deepEqual(await gate.releaseLeases(leases.slice(0, 1)), [{ status: "fulfilled", value: undefined }]);
+  const [ended, renewed] = await gate.renewLeases(leases.slice(0, 2), 90_000);
+  assert.ok(ended?.status === "rejected" && ended.reason instanceof Refused && ended.reason.code === "lease_expired");
+  assert.deepEqual([renewed, leases[1]?.expiresIn], [{ status: "fulfilled", value: 90_000 }, 90_000]);
+  assert.ok((await gate.releaseLeases(leases)).every((each) => each.status === "fulfilled"));
+  await gate.close();
+});
+
+test("only_requests_without_a_definite_answer_are_sent_again_in_a_batch", async () => {
+  let attempts = 0;
+  const { transport, sent } = scripted(async (request, fake, signal) => {
+    const answer = await fake.send("", request, signal);
+    if (!request.path.endsWith("/batch") || ++attempts > 2) return answer;
+    if (attempts === 1) return problem(504, "outcome_unknown");
+    const { results } = JSON.parse(answer.body);
+    results[1] = { status: 503, problem: { code: "unavailable", detail: "no leader" } };
+    return { status: 200, body: JSON.stringify({ results }) };
+  });
+  await using gate = new Gate("a:1", { transport });
+  const [one, other] = await gate.leases(["a", "b"], { ttl: 60_000 });
+  assert.ok(one?.status === "fulfilled" && other?.status === "fulfilled");
+  const batches = sent.map((request) => bodyOf(request)["requests"] as { path: string; body: Record<string, unknown> }[]);
+  const tries = batches.map((requests) => requests.map((each) => [each.path.slice(10, 11), each.body["retry"]]));
+  assert.deepEqual(tries, [[["a", 0], ["b", 0]], [["a", 1], ["b", 1]], [["b", 2]]]);
+  assert.equal(new Set(batches.flat().map((each) => each.body["request_id"])).size, 2);
+});
+
+test("leases_of_an_aborted_call_are_released", async () => {
+  const { transport } = scripted(async (request, fake, signal) => {
+    if (request.path.endsWith("/batch")) await pause(20);
+    return fake.send("", request, signal);
+  });
+  await using gate = new Gate("a:1", { transport, logger: { debug: () => undefined, warn: () => undefined } });
+  const giveUp = new AbortController();
+  const acquired = gate.leases(["a", "b"], { ttl: 60_000, signal: giveUp.signal });
+  giveUp.abort(new Error("enough"));
+  await assert.rejects(acquired, /enough/);
+  const next = await gate.acquire("b", { wait: 5000 });
+  await next.release();
+});
+
 test("three_kinds_of_errors_are_told_apart_by_the_code", async () => {
   const kinds: [Answer, new (...args: never[]) => Error][] = [
     [problem(503, "unavailable"), Unavailable],
