@@ -216,6 +216,33 @@ async fn leases_are_renewed_and_released_by_their_key() {
 }
 
 #[tokio::test]
+async fn queued_lease_is_waited_for_by_its_key() {
+    let cluster = FakeCluster::new();
+    let (client, ttl) = (cluster.client(), Duration::from_secs(60));
+    let first = client
+        .queue_lease("job", ttl, AcquireOptions::exclusive())
+        .await
+        .unwrap();
+    let token = first.wait(Wait::Try).await.unwrap().fencing_token();
+    let second = client
+        .queue_lease("job", ttl, AcquireOptions::exclusive())
+        .await
+        .unwrap();
+    let other = cluster.client().lease(second.key());
+    let late = other.wait(Wait::AtMost(Duration::from_millis(20))).await;
+    assert!(late.unwrap_err().is(Code::LockTimeout));
+    let waits = tokio::spawn(async move { other.wait(Wait::Forever).await });
+    first.release().await.unwrap();
+    let granted = timeout(TIMEOUT, waits).await.unwrap().unwrap().unwrap();
+    assert!(granted.fencing_token() > token);
+    second.release().await.unwrap();
+    assert_eq!(
+        second.wait(Wait::Forever).await.unwrap_err(),
+        Error::Lost(Loss::LeaseExpired)
+    );
+}
+
+#[tokio::test]
 async fn many_leases_are_acquired_renewed_and_released_together() {
     let cluster = FakeCluster::new();
     let (client, ttl) = (cluster.client(), Duration::from_secs(60));

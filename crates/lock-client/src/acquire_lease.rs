@@ -17,7 +17,7 @@ use crate::encode::{self, millis};
 use crate::error::{Code, Error, Loss};
 use crate::fencing_token::FencingToken;
 use crate::http::ApiRequest;
-use crate::lease::{Lease, LeaseHandle, LeaseView};
+use crate::lease::{Lease, LeaseHandle, LeaseView, still_waits};
 use crate::options::{AcquireOptions, Mode, Wait};
 use crate::servers::{BatchRequest, SHORTEST_TRY, read, request_id};
 
@@ -80,19 +80,28 @@ impl LockClient {
         ttl: Duration,
         options: AcquireOptions,
     ) -> Result<Lease, Error> {
-        let call = AcquireLease {
-            request: Request {
-                client: self.clone(),
-                lock: lock.to_owned(),
-                parameters: parameters(ttl, options.parameters),
-                sent: 0,
-            },
-            opened: None,
-            in_doubt: false,
-        };
+        let call = AcquireLease::new(self, lock, ttl, options.parameters);
         let span = debug_span!("lockgate.acquire", lock);
         let counts = &self.servers.counts;
         counts.acquire(1, call.run(options.wait)).instrument(span).await
+    }
+
+    /// Acquires a lock as [`LockClient::acquire_lease`] does, or takes a place in its queue, and returns at once. [`LeaseHandle::wait`]
+    /// returns the lease when it has the lock, in any process that knows its [key](LeaseHandle::key).
+    ///
+    /// # Cancel safety
+    ///
+    /// If dropped, the lease is released.
+    pub async fn queue_lease(
+        &self,
+        lock: &str,
+        ttl: Duration,
+        options: AcquireOptions,
+    ) -> Result<LeaseHandle, Error> {
+        let mut call = AcquireLease::new(self, lock, ttl, options.parameters);
+        let (handle, ..) = call.send(Place::InQueue).await?;
+        call.opened = None;
+        Ok(handle)
     }
 }
 
@@ -160,7 +169,86 @@ pub(crate) fn opened(
     Ok((client.lease(&opened.lease), sent, view))
 }
 
+impl LeaseHandle {
+    /// Waits until the lease has its lock, and renews it meanwhile. It is for a lease that may be in the queue: see
+    /// [`LockClient::queue_lease`]. If the time is over, the error is [`Code::LockTimeout`], and the lease keeps its place until it ends.
+    ///
+    /// # Cancel safety
+    ///
+    /// If dropped, the lease keeps its place until it ends.
+    pub async fn wait(&self, wait: Wait) -> Result<Lease, Error> {
+        let until = match wait {
+            Wait::Try => Some(Instant::now()),
+            Wait::AtMost(time) => Some(Instant::now() + time),
+            Wait::Forever => None,
+        };
+        let sent = BootInstant::now();
+        let view = self.renewed(None, self.client.servers.patience.total).await?;
+        let (sent, view) = self.wait_from(sent, view, until).await?;
+        self.held(sent, view)
+            .ok_or_else(|| still_waits(Code::LockTimeout))
+    }
+
+    /// Waits from an answer on that was asked for at `sent`. Returns the last answer: without a fencing token if the time is over.
+    async fn wait_from(
+        &self,
+        mut sent: BootInstant,
+        mut view: LeaseView,
+        until: Option<Instant>,
+    ) -> Result<(BootInstant, LeaseView), Error> {
+        let ttl = Duration::from_millis(view.ttl_ms);
+        while view.fencing_token.is_none() {
+            let left = until.map_or(LONGEST_POLL, |until| {
+                until.saturating_duration_since(Instant::now())
+            });
+            if left.is_zero() {
+                break;
+            }
+            self.poll(&view, left.min(LONGEST_POLL), ttl).await?;
+            let left = self.client.margin.valid_until(sent, ttl) - BootInstant::now();
+            sent = BootInstant::now();
+            view = match self.renewed(None, left).await {
+                Err(Error::Unavailable(_) | Error::Unknown(_)) => Err(Error::Lost(Loss::LeaseExpired)),
+                other => other,
+            }?;
+        }
+        Ok((sent, view))
+    }
+
+    /// Waits for the grant at one server, at most for `time` and a third of the TTL. The answer does not matter: the renewal reports a grant,
+    /// and a place that is gone.
+    async fn poll(&self, view: &LeaseView, time: Duration, ttl: Duration) -> Result<(), Error> {
+        let servers = &self.client.servers;
+        let time = time.min(ttl / 3);
+        let (lock, holder) = (encode::segment(&view.lock), encode::segment(&view.holder));
+        let path = format!("/v1/locks/{lock}/holders/{holder}?wait_ms={}", millis(time));
+        // A server that does not answer leaves half of the TTL for the renewal.
+        let answer = time + (ttl / 6).max(SHORTEST_TRY).min(servers.patience.answer);
+        match servers
+            .call_within(&ApiRequest::get(path), Duration::ZERO, answer)
+            .await
+        {
+            Ok(_) | Err(Error::Unavailable(_) | Error::Unknown(_)) => Ok(()),
+            Err(error) if error.is(Code::HolderGone) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 impl AcquireLease {
+    fn new(client: &LockClient, lock: &str, ttl: Duration, of_options: Map<String, Value>) -> Self {
+        Self {
+            request: Request {
+                client: client.clone(),
+                lock: lock.to_owned(),
+                parameters: parameters(ttl, of_options),
+                sent: 0,
+            },
+            opened: None,
+            in_doubt: false,
+        }
+    }
+
     async fn run(mut self, wait: Wait) -> Result<Lease, Error> {
         let begun = Instant::now();
         let acquired = match wait {
@@ -197,47 +285,22 @@ impl AcquireLease {
 
     /// Waits in the queue until the lock is granted, or the time is over.
     async fn wait(&mut self, until: Option<Instant>) -> Result<Answered, Error> {
-        let (handle, mut sent, mut view) = self.send(Place::InQueue).await?;
-        let ttl = Duration::from_millis(view.ttl_ms);
-        while view.fencing_token.is_none() {
-            let left = until.map_or(LONGEST_POLL, |until| {
-                until.saturating_duration_since(Instant::now())
-            });
-            if left.is_zero() {
-                return self.send(Place::None).await;
-            }
-            self.poll(&view.holder, left.min(LONGEST_POLL), ttl).await?;
-            let left = self.request.client.margin.valid_until(sent, ttl) - BootInstant::now();
-            sent = BootInstant::now();
-            view = match handle.renewed(None, left).await {
-                Ok(view) => view,
-                Err(Error::Unavailable(_) | Error::Unknown(_)) => {
-                    return Err(Error::Lost(Loss::LeaseExpired));
-                }
-                Err(error) => return Err(self.gone(error)),
-            };
-        }
-        Ok((handle, sent, view))
-    }
-
-    /// Waits for the grant at one server, at most for `time` and a third of the TTL. The answer does not matter unless the place is gone.
-    async fn poll(&mut self, holder: &str, time: Duration, ttl: Duration) -> Result<(), Error> {
-        let servers = &self.request.client.servers;
-        let time = time.min(ttl / 3);
-        let (lock, holder) = (encode::segment(&self.request.lock), encode::segment(holder));
-        let path = format!("/v1/locks/{lock}/holders/{holder}?wait_ms={}", millis(time));
-        // A server that does not answer leaves half of the TTL for the renewal.
-        let answer = time + (ttl / 6).max(SHORTEST_TRY).min(servers.patience.answer);
-        let poll = ApiRequest::get(path);
-        match servers.call_within(&poll, Duration::ZERO, answer).await {
-            Ok(_) | Err(Error::Unavailable(_) | Error::Unknown(_)) => Ok(()),
+        let (handle, sent, view) = self.send(Place::InQueue).await?;
+        match handle.wait_from(sent, view, until).await {
+            Ok((
+                _,
+                LeaseView {
+                    fencing_token: None, ..
+                },
+            )) => self.send(Place::None).await,
+            Ok((sent, view)) => Ok((handle, sent, view)),
             Err(error) => Err(self.gone(error)),
         }
     }
 
     /// Records that there is no lease, if this error says so. Returns the error for the caller.
     fn gone(&mut self, error: Error) -> Error {
-        if error.is(Code::HolderGone) || matches!(error, Error::Lost(_)) {
+        if matches!(error, Error::Lost(_)) {
             self.opened = None;
         }
         error

@@ -123,6 +123,18 @@ impl LockClient {
         Ok(Lease { inner, background })
     }
 
+    /// Acquires a lock by a lease, or takes a place in its queue; see [`queue_lease`](crate::LockClient::queue_lease).
+    pub fn queue_lease(
+        &self,
+        lock: &str,
+        ttl: Duration,
+        options: AcquireOptions,
+    ) -> Result<LeaseHandle, Error> {
+        let background = self.inner.servers.background.clone();
+        let inner = block_on(&background, self.inner.queue_lease(lock, ttl, options))?;
+        Ok(LeaseHandle { inner, background })
+    }
+
     /// Acquires many locks for `ttl` each, without waiting; see [`acquire_leases`](crate::LockClient::acquire_leases).
     pub fn acquire_leases(
         &self,
@@ -365,6 +377,18 @@ impl LeaseHandle {
         let inner = block_on(&self.background, self.inner.renew(ttl))?;
         let background = self.background.clone();
         Ok(Lease { inner, background })
+    }
+
+    /// Waits until the lease has its lock, and renews it meanwhile.
+    pub fn wait(&self, wait: Wait) -> Result<Lease, Error> {
+        let inner = block_on(&self.background, self.inner.wait(wait))?;
+        let background = self.background.clone();
+        Ok(Lease { inner, background })
+    }
+
+    /// Returns the key, by which any process can renew and release the lease. It is a secret.
+    pub fn key(&self) -> &str {
+        self.inner.key()
     }
 
     /// Releases the lock. May be repeated.

@@ -19,7 +19,7 @@ use crate::servers::{BatchRequest, SHORTEST_TRY, read, request_id};
 /// Access to a lease by its key, in any process: [`LockClient::lease`]. `Debug` does not show the key.
 #[derive(Clone)]
 pub struct LeaseHandle {
-    client: LockClient,
+    pub(crate) client: LockClient,
     key: String,
 }
 
@@ -94,7 +94,7 @@ impl LeaseHandle {
     pub async fn renew(&self, ttl: Option<Duration>) -> Result<Lease, Error> {
         let sent = BootInstant::now();
         let view = self.renewed(ttl, self.client.servers.patience.total).await?;
-        self.held(sent, view).ok_or_else(waits)
+        self.held(sent, view).ok_or_else(|| still_waits(Code::NotHolder))
     }
 
     /// Returns the request that renews the lease.
@@ -251,9 +251,9 @@ pub(crate) fn ended(error: Error) -> Error {
     }
 }
 
-pub(crate) fn waits() -> Error {
+pub(crate) fn still_waits(code: Code) -> Error {
     let refusal = Refusal {
-        code: Code::NotHolder,
+        code,
         status: 409,
         detail: "the lease still waits for its lock".to_owned(),
         facts: Map::new(),

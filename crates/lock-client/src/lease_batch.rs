@@ -10,9 +10,9 @@ use tracing::{Instrument as _, debug_span};
 use crate::acquire_lease::{lease_request, opened};
 use crate::client::LockClient;
 use crate::clock::BootInstant;
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::http::NO_RUNTIME;
-use crate::lease::{Lease, ended, waits};
+use crate::lease::{Lease, ended, still_waits};
 use crate::options::AcquireOptions;
 use crate::servers::{BatchRequest, read};
 
@@ -115,7 +115,9 @@ impl LockClient {
         let answers = self.servers.batch(&requests).await;
         let leases = answers.into_iter().zip(handles).map(|(answer, handle)| {
             let view = read(&answer.map_err(ended)?)?;
-            handle.held(sent, view).ok_or_else(waits)
+            handle
+                .held(sent, view)
+                .ok_or_else(|| still_waits(Code::NotHolder))
         });
         leases.collect()
     }

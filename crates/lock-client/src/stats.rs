@@ -65,7 +65,7 @@ impl Counts {
         }
     }
 
-    /// Runs an acquire of so many locks, and counts its end.
+    /// Runs an acquire of this number of locks, and counts its end.
     pub(crate) async fn acquire<T>(
         &self,
         locks: usize,

@@ -102,7 +102,7 @@ pub fn options_of(command: &Command) -> Result<AcquireOptions, Failure> {
     Ok(options)
 }
 
-fn wait_of(command: &Command) -> Wait {
+pub fn wait_of(command: &Command) -> Wait {
     match command.wait_ms {
         Some(0) => Wait::Try,
         Some(ms) => Wait::AtMost(millis(ms)),

@@ -24,13 +24,7 @@ use crate::locks::{End, Grant};
 use crate::output::{Failure, Log, say};
 
 /// Parts that the client, or its language, does not have, by the numbers of behaviours and the options of commands.
-const UNSUPPORTED: &[(&str, &str)] = &[
-    ("poll", "lock-client waits for locks of sessions on a connection"),
-    (
-        "queue",
-        "lock-client hands out no lease that waits: `acquire_lease` polls by itself",
-    ),
-];
+const UNSUPPORTED: &[(&str, &str)] = &[("poll", "lock-client waits for locks of sessions on a connection")];
 
 /// Command of the suite: the union of the fields of all commands.
 #[derive(Debug, Default, Deserialize)]
@@ -52,6 +46,7 @@ struct Command {
     token_file: Option<String>,
     traceparent: Option<String>,
     fake: bool,
+    queue: bool,
     reason: String,
     lock: String,
     locks: Vec<WantedLock>,

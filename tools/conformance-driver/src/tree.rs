@@ -6,7 +6,7 @@ use lock_client::recipes::Election;
 use lock_client::{AcquireOptions, CreateMode, Error, WatchKind};
 use serde_json::{Value, json, to_value};
 
-use crate::locks::{Held, options_of};
+use crate::locks::{Held, options_of, wait_of};
 use crate::output::{Failure, say};
 use crate::{Command, Driver, Reply, millis};
 
@@ -32,7 +32,9 @@ fn document(result: Result<Value, Error>) -> Value {
 impl Driver {
     pub(crate) async fn tree(self: &Arc<Self>, command: &Command) -> Reply {
         match command.r#do.as_str() {
-            "lease_acquire" | "lease_renew" | "lease_release" | "lease_get" => self.lease(command).await,
+            "lease_acquire" | "lease_wait" | "lease_renew" | "lease_release" | "lease_get" => {
+                self.lease(command).await
+            }
             "leases_acquire" | "leases_renew" | "leases_release" => self.leases(command).await,
             "campaign" | "resign" | "hand_over" | "leader" | "observe" => self.election(command).await,
             "guarded_set" => self.guarded_set(command).await,
@@ -45,6 +47,19 @@ impl Driver {
         let ttl = command.ttl_ms.map(millis);
         let handle = client.lease(&command.lease);
         match command.r#do.as_str() {
+            "lease_acquire" if command.queue => {
+                let options = options_of(command)?;
+                let lease = client
+                    .queue_lease(&command.lock, ttl.unwrap_or_default(), options)
+                    .await?;
+                let token = lease.get().await?.fencing_token.map(|token| token.0);
+                Ok(json!({ "lease": lease.key(), "fencing_token": token }))
+            }
+            "lease_wait" => match handle.wait(wait_of(command)).await {
+                Ok(lease) => Ok(json!({ "fencing_token": lease.fencing_token().0 })),
+                Err(error) if error.is_not_free() => Ok(json!({ "fencing_token": null })),
+                Err(error) => Err(error.into()),
+            },
             "lease_acquire" => {
                 let lease = client
                     .acquire_lease(&command.lock, ttl.unwrap_or_default(), options_of(command)?)
