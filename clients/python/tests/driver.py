@@ -117,6 +117,31 @@ class Driver:
         await self.run(wanted._acquire, wanted._wait)
         return self.note(name, wanted)
 
+    async def do_cycle(self, client: str, lock: str, workers: int, seconds: float) -> Json:
+        gate, end = self.gates[client], time.monotonic() + seconds
+
+        async def on_tasks(number: int) -> int:
+            count = 0
+            while time.monotonic() < end:
+                async with gate.lock(f"{lock}/{number}"):
+                    count += 1
+            return count
+
+        def on_threads(number: int) -> int:
+            count = 0
+            while time.monotonic() < end:
+                with gate.lock(f"{lock}/{number}"):
+                    count += 1
+            return count
+
+        if ASYNC:
+            counts = await asyncio.gather(*map(on_tasks, range(workers)))
+        else:
+            with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+                loop = asyncio.get_running_loop()
+                counts = await asyncio.gather(*(loop.run_in_executor(pool, on_threads, number) for number in range(workers)))
+        return {"cycles": sum(counts)}
+
     async def do_acquire_many(self, client: str, locks: List[Json], wait_ms: Optional[int], **options: Any) -> Json:
         name = options.pop("as")
         wanted = [want(each.pop("lock"), **each) for each in locks]

@@ -141,6 +141,16 @@ const commands: Record<string, (command: Command, signal: AbortSignal) => unknow
   async acquire({ client, as, lock, ...fields }, signal) {
     return note(as, gate(client), await gate(client).acquire(lock, { ...options(fields), signal }));
   },
+  async cycle({ client, lock, workers, seconds }) {
+    const end = performance.now() + seconds * 1_000;
+    const work = async (worker: number): Promise<number> => {
+      let count = 0;
+      for (; performance.now() < end; count++) await (await gate(client).acquire(`${lock}/${worker}`)).release();
+      return count;
+    };
+    const counts = await Promise.all(Array.from({ length: workers }, (_, worker) => work(worker)));
+    return { cycles: counts.reduce((sum, count) => sum + count, 0) };
+  },
   async acquire_many({ client, as, locks, ...fields }, signal) {
     const wishes: LockWish[] = locks.map(({ lock, mode, limit, permits, ...unknown }: Json) => {
       none(unknown);

@@ -1,8 +1,9 @@
 //! Commands about locks.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use lock_client::recipes::Leadership;
 use lock_client::{AcquireOptions, Error, LockGuard, LockGuards, LockSet, Loss, Transaction, Wait};
 use nix::time::{ClockId, clock_gettime};
@@ -117,6 +118,23 @@ fn monotonic() -> f64 {
 }
 
 impl Driver {
+    /// Acquires and releases locks, each worker its own, and counts.
+    pub async fn cycle(&self, command: &Command) -> Reply {
+        let session = self.client(command)?.session().await?;
+        let end = Instant::now() + Duration::from_secs_f64(command.seconds);
+        let work = async |worker: usize| {
+            let (lock, mut count) = (format!("{}/{worker}", command.lock), 0_u64);
+            while Instant::now() < end {
+                let guard = session.acquire(&lock, AcquireOptions::exclusive()).await?;
+                guard.release().await?;
+                count += 1;
+            }
+            Ok::<_, Error>(count)
+        };
+        let counts = try_join_all((0..command.workers).map(work)).await?;
+        Ok(json!({ "cycles": counts.iter().sum::<u64>() }))
+    }
+
     pub(crate) fn grant(&self, command: &Command) -> Result<Grant, Failure> {
         let found = self.grants.lock().get(&command.r#as).cloned();
         found.ok_or_else(|| Failure::usage(format!("there is no grant {:?}", command.r#as)))

@@ -74,6 +74,8 @@ struct Command {
     parents: bool,
     kind: String,
     timeout_ms: u64,
+    workers: usize,
+    seconds: f64,
 }
 
 /// One of several locks.
@@ -222,6 +224,7 @@ impl Driver {
                 }
                 Ok(json!({}))
             }
+            "cycle" => self.cycle(command).await,
             "acquire" | "acquire_many" | "release" | "check" | "verify" | "upgrade" | "downgrade"
             | "block" | "end_block" | "work" | "reply_release" => self.locks(command).await,
             _ => self.tree(command).await,

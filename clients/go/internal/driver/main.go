@@ -122,6 +122,8 @@ type command struct {
 	MinHoldMS   int64   `json:"min_hold_ms"`
 	EveryMS     int64   `json:"every_ms"`
 	TimeoutMS   int64   `json:"timeout_ms"`
+	Workers     int
+	Seconds     float64
 	Traceparent string
 	Fake        bool
 	Name        string
@@ -241,6 +243,8 @@ func (d *driver) execute(ctx context.Context, c *command) (any, error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return object{"lines": append([]string{}, d.logs...)}, nil
+	case "cycle":
+		return d.cycle(ctx, c)
 	case "acquire", "acquire_many", "block":
 		return d.acquire(ctx, c)
 	case "cancel":
@@ -620,6 +624,36 @@ func (d *driver) watch(ctx context.Context, at *opened, c *command) error {
 		time.Sleep(300 * time.Millisecond)
 	}
 	return nil
+}
+
+// cycle acquires and releases locks, each worker its own, and counts.
+func (d *driver) cycle(ctx context.Context, c *command) (any, error) {
+	at, _ := d.client(c)
+	end := time.Now().Add(time.Duration(c.Seconds * float64(time.Second)))
+	counts, errs := make([]int, c.Workers), make([]error, c.Workers)
+	var workers sync.WaitGroup
+	for worker := range counts {
+		workers.Add(1)
+		go func(worker int) {
+			defer workers.Done()
+			lock := lockgate.NewMutex(at.session, fmt.Sprintf("%s/%d", c.Lock, worker))
+			for time.Now().Before(end) && errs[worker] == nil {
+				if errs[worker] = lock.Lock(ctx); errs[worker] == nil {
+					errs[worker] = lock.Unlock(ctx)
+					counts[worker]++
+				}
+			}
+		}(worker)
+	}
+	workers.Wait()
+	cycles := 0
+	for worker, count := range counts {
+		if errs[worker] != nil {
+			return nil, errs[worker]
+		}
+		cycles += count
+	}
+	return object{"cycles": cycles}, nil
 }
 
 func (d *driver) run(line []byte) {
