@@ -152,6 +152,16 @@ class Server:
         suspicion.set()
 
 
+def operation_of(request: Request) -> str:
+    """Returns the name of a call for logs and metrics, without names of locks and znodes, and without ids, which may be secret."""
+    family, *rest = request.path.partition("?")[0].split("/")[2:]
+    if family in ("locks", "sessions", "leases"):
+        rest = rest[1:]
+    elif family != "multilock":
+        rest = []
+    return f"{request.method} {'/'.join([family, *rest])}"
+
+
 class Servers:
     """All servers, with the one that gets the next request. Lives in the engine's loop."""
 
@@ -233,8 +243,7 @@ class Servers:
             outcome = "cancelled"
             raise
         finally:
-            operation = request.path.partition("?")[0].rsplit("/", 1)[-1]
-            self.observer(f"{request.method} {operation}", outcome, time.monotonic() - began)
+            self.observer(operation_of(request), outcome, time.monotonic() - began)
 
     async def headers(self, request: Request) -> Dict[str, str]:
         headers = dict(request.headers)

@@ -15,7 +15,7 @@ import lockgate
 from lockgate import GateClosed, LockLost, Loss, NotAcquired, OutcomeUnknown, Refused, Unavailable, want
 from lockgate._http import Answer, Broken, NotSent, Request
 from lockgate._life import Life, Margin, now
-from lockgate._servers import NotExecuted, Uncertain, judge, pauses
+from lockgate._servers import NotExecuted, Uncertain, judge, operation_of, pauses
 from lockgate.fake import FakeCluster
 
 GRANT = {"lock": "job", "holder": "a", "mode": "exclusive", "fencing_token": 7}
@@ -23,6 +23,20 @@ GRANT = {"lock": "job", "holder": "a", "mode": "exclusive", "fencing_token": 7}
 
 def life(ttl: float = 60.0) -> Life:
     return Life("s", now(), ttl, Margin(0, 0))
+
+
+class Operations(unittest.TestCase):
+    def test_operations_have_no_names_and_no_ids(self) -> None:
+        for path, operation in (
+            ("/v1/locks/a%2Fb/acquire", "POST locks/acquire"),
+            ("/v1/locks/a", "POST locks"),
+            ("/v1/multilock/release", "POST multilock/release"),
+            ("/v1/sessions/secret/heartbeat", "POST sessions/heartbeat"),
+            ("/v1/leases/secret?request_id=1", "POST leases"),
+            ("/v1/znodes/a/b/c", "POST znodes"),
+            ("/v1/txn", "POST txn"),
+        ):
+            self.assertEqual(operation_of(Request("POST", path)), operation)
 
 
 class Deadlines(unittest.TestCase):
@@ -567,14 +581,19 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
 
     async def test_callbacks_run_in_the_loop(self) -> None:
         thread = threading.get_ident()
-        told: List[int] = []
+        threads: List[int] = []
+        called = asyncio.Event()
+
+        def on_lost(_: Loss) -> None:
+            threads.append(threading.get_ident())
+            called.set()
+
         lock = self.gate.lock("a")
-        lock.on_lost(lambda _: told.append(threading.get_ident()))
+        lock.on_lost(on_lost)
         await lock.acquire()
         await self.break_soon("a")
-        await asyncio.wait_for(lock.lost.wait(), 5)
-        await asyncio.sleep(0)
-        self.assertEqual(told, [thread])
+        await asyncio.wait_for(called.wait(), 5)
+        self.assertEqual(threads, [thread])
 
     async def test_observe_yields_each_leader(self) -> None:
         election = self.gate.election("e")

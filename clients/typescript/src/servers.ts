@@ -30,6 +30,14 @@ export type Token = string | (() => string | Promise<string>) | undefined;
 /** Called after each request with the operation, the code of the outcome (`ok`, `unavailable`, `unknown`, `lock_busy`…) and milliseconds. */
 export type Observer = (operation: string, outcome: string, ms: number) => void;
 
+/** Returns the name of a call for logs and metrics, without names of locks and znodes, and without ids, which may be secret. */
+export function operationOf(request: Request): string {
+  const [family = "", ...rest] = (request.path.split("?", 1)[0] ?? "").split("/").slice(2);
+  const named = ["locks", "sessions", "leases"].includes(family);
+  const verbs = named ? rest.slice(1) : family === "multilock" ? rest : [];
+  return `${request.method} ${[family, ...verbs].join("/")}`;
+}
+
 /** This attempt executed nothing. `retryAfter` is the time that the server named. */
 export class NotExecuted extends Error {
   constructor(
@@ -264,8 +272,7 @@ export class Servers {
       }
       throw error;
     } finally {
-      const operation = request.path.split("?", 1)[0]?.split("/").pop();
-      this.options.observer(`${request.method} ${operation}`, outcome, now() - began);
+      this.options.observer(operationOf(request), outcome, now() - began);
     }
   }
 

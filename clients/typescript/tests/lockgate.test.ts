@@ -456,8 +456,11 @@ test("token_of_the_moment_trace_and_observer_are_used", async () => {
   await gate.acquire("x");
   assert.deepEqual(sent.map((request) => request.headers?.["authorization"]), ["Bearer one", "Bearer two", "Bearer two"]);
   assert.equal(sent[2]?.headers?.["traceparent"], "00-1-2-01");
-  assert.deepEqual(outcomes, ["GET x ok", "POST sessions ok", "POST acquire ok"]);
+  assert.deepEqual(outcomes, ["GET locks ok", "POST sessions ok", "POST locks/acquire ok"]);
   assert.equal(gate.metrics()["requests"], 3);
+  const lease = await gate.lease("y", { ttl: 1_000 });
+  await lease.release();
+  assert.ok(outcomes.includes("DELETE leases ok"), outcomes.join());
 });
 
 test("renamed_parts_of_the_api_are_found_on_older_servers", async () => {
