@@ -17,9 +17,11 @@ mod log_limit;
 mod metrics;
 mod connection_limits;
 mod read_pacing;
+mod shares;
 
 pub use accept::{Listener, serve};
 pub use connection_limits::{ConnectionLimiter, ConnectionLimits, LiveConnectionLimits, client_network};
 pub use log_limit::{LogLimit, abridged};
 pub use metrics::{ConnectionCounts, ConnectionMetrics};
 pub use read_pacing::{PacedReadHalf, ReadDelay, Socket};
+pub use shares::{Share, Shares};

@@ -18,7 +18,9 @@ use zk_wire::{
     ConnectResponse, DecodeError, ErrorCode, FrameError, Outcome, Reader, Reply, ReplyHeader, Request,
     RequestHeader, frame, op_code, xid,
 };
-use znode_store::{Applied, Command, Op, Password, Refusal, SessionId, Step, Turn, Unproven, Zxid};
+use znode_store::{
+    Applied, Command, Identities, Op, Password, Refusal, SessionId, Step, Turn, Unproven, Zxid,
+};
 
 use crate::auth::{AuthError, ClientIdentities};
 use crate::config::LARGE_REQUEST_BYTES;
@@ -224,7 +226,7 @@ impl Connection {
                     Err(KeepaliveEnd::NotAllowed(refusal)) => return Err(Broken::NotAllowed(refusal)),
                     Err(KeepaliveEnd::CutOff) => return Err(Broken::CutOff),
                 },
-                () = admission(self.front.node(), self.held_back), if has_room => self.start_waiting()?,
+                () = admission(self.front.node(), self.held_back, self.identities.all()), if has_room => self.start_waiting()?,
                 // Process further received requests after other tasks have run.
                 () = tokio::task::yield_now(), if more => {}
                 () = &mut stopped, if self.ending.is_none() => {
@@ -507,7 +509,11 @@ impl Connection {
     /// Acquires an admission permit for a write; `None` while the node is overloaded. ZooKeeper does not
     /// reject requests then, but stops reading.
     fn admit(&mut self, step: &Step) -> Option<AdmissionPermit> {
-        let permit = self.front.node().permit_for_step(step).ok();
+        let permit = self
+            .front
+            .node()
+            .permit_for_step(step, self.identities.all())
+            .ok();
         self.held_back = permit.is_none().then(|| Work::of_step(step));
         permit
     }
@@ -718,9 +724,9 @@ impl Connection {
 }
 
 /// Waits until the held-back work may be admitted; never completes if there is none.
-async fn admission(node: &Node, held_back: Option<Work>) {
+async fn admission(node: &Node, held_back: Option<Work>, caller: &Identities) {
     match held_back {
-        Some(work) => Box::pin(node.room(work)).await,
+        Some(work) => Box::pin(node.room(work, caller)).await,
         None => std::future::pending().await,
     }
 }

@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use axum::response::Response;
+use listener::Share;
 use lock_node::{EventPosition, FeedEvent, FeedEventKind, FeedPage, MAX_FEED_SUBSCRIBERS};
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -27,7 +28,6 @@ use super::extract::{HandlerResult, ensure_freshness, query};
 use super::lock_types::{SeenLock, SummaryAnswer};
 use super::openapi::words;
 use super::problem::{Code, Problem};
-use super::shares::Share;
 use super::{Peer, Shared};
 
 /// Minimum time between two messages. People do not read faster, and a busy node spends next to nothing on observers.

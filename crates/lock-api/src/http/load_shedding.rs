@@ -13,6 +13,7 @@ use axum::extract::Request;
 use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use listener::{Share, Shares};
 use lock_node::admission::BUSY_RETRY;
 use lock_node::{Node, Unavailable};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -21,7 +22,6 @@ use super::config::{HttpConfig, SMALL_BODY_BYTES};
 use super::http_request_id::HttpRequestId;
 use super::problem::Problem;
 use super::service::ApiService;
-use super::shares::{Share, Shares};
 use super::{Api, Peer};
 
 /// Unit of budgets, so that a semaphore can count gigabytes.
@@ -126,7 +126,7 @@ pub fn admit(api: &Api, caller: &Peer, request: &Request) -> Result<Admitted, Pr
     let is_administration = request.extensions().get::<Administration>().is_some();
     if !is_administration && !is_exempt(request.method(), request.uri().path()) {
         // Checked again for requests that did not come from a socket, or were not refused there.
-        api.node.admit(Duration::ZERO)?;
+        api.node.admit_caller(caller.proven())?;
     }
     let body_bytes = body_bytes(request, api.config().max_data_body_bytes);
     let body_budget = match body_bytes > SMALL_BODY_BYTES && !is_administration {

@@ -49,7 +49,6 @@ mod roles;
 mod route;
 mod serve;
 mod session_types;
-mod shares;
 mod sessions;
 mod snapshot;
 mod tokens;
@@ -65,6 +64,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
+use listener::Shares;
 use lock_node::metrics::text_format::Registry;
 use lock_node::{MAX_FEED_SUBSCRIBERS, Node};
 
@@ -97,9 +97,9 @@ struct Api {
     audit_log: audit::AuditLog,
     budgets: load_shedding::Budgets,
     /// Subscriptions of the event feed.
-    feed_shares: Arc<shares::Shares>,
+    feed_shares: Arc<Shares>,
     /// Calls that wait for locks.
-    wait_shares: Arc<shares::Shares>,
+    wait_shares: Arc<Shares>,
 }
 
 impl Api {
@@ -142,8 +142,8 @@ pub fn measured_router(
         unknown: UnknownTokens::new(),
         audit_log: audit::AuditLog::default(),
         budgets,
-        feed_shares: shares::Shares::of(MAX_FEED_SUBSCRIBERS),
-        wait_shares: shares::Shares::of(MAX_CALLS),
+        feed_shares: Shares::of(MAX_FEED_SUBSCRIBERS),
+        wait_shares: Shares::of(MAX_CALLS),
     });
     let mut router = Router::new();
     let mut needed = Vec::new();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderName, Method};
-use listener::client_network;
+use lock_node::admission::shared_by;
 use transport_security::ClientCertificate;
 use znode_store::{Identities, Identity, Principal, RequestId};
 
@@ -124,6 +124,11 @@ impl Peer {
         self.identities.clone()
     }
 
+    /// Returns a reference to the proven identities.
+    pub(super) fn proven(&self) -> &Identities {
+        &self.identities
+    }
+
     /// Returns the principal of the proven identities.
     pub(super) fn principal(&self) -> Principal {
         Principal::of(&self.identities)
@@ -131,17 +136,7 @@ impl Peer {
 
     /// Returns the key of callers for shared limits: the proven identity, or else the address.
     pub(super) fn shared_by(&self) -> String {
-        match self.principal() {
-            Principal::Nobody => self
-                .identities
-                .iter()
-                .find_map(|identity| match identity {
-                    Identity::Ip(ip) => Some(client_network(*ip).to_string()),
-                    _ => None,
-                })
-                .unwrap_or_default(),
-            principal => principal.to_string(),
-        }
+        shared_by(&self.identities)
     }
 
     /// Returns whether the caller is this node's operator.

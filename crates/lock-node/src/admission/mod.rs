@@ -4,7 +4,11 @@
 //! New work and work that keeps or releases something ([`Work`]) have separate permits, so locks can be released under any load. The number
 //! of permits follows the measured duration of proposals (`pace.rs`), below a fixed bound. When a leader is overloaded, all nodes admit
 //! fewer proposals, and answer the admitted ones soon.
+//!
+//! When half of the permits of a kind are in use, the others are shared out: one caller (a principal, or the address of a caller without one)
+//! gets half of them, so that there are permits for others. Below that nobody needs to know whose permits are in use.
 
+mod caller;
 mod openings;
 mod pace;
 mod work;
@@ -12,10 +16,12 @@ mod work;
 use std::sync::Arc;
 use std::time::Duration;
 
+use listener::{Share, Shares};
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use znode_store::{Request, Step};
+use znode_store::{Identities, Request, Step};
 
+pub use self::caller::shared_by;
 pub use self::openings::{OpeningBounds, TooFast};
 pub use self::work::Work;
 
@@ -34,6 +40,10 @@ pub const MAINTENANCE_PERMITS_PER_NEW: usize = 4;
 
 /// Time after which a rejected client should retry. The admitted proposals are complete by then.
 pub const BUSY_RETRY: Duration = Duration::from_secs(1);
+
+/// Interval at which a caller that has its share of the permits, and waits, asks whether it gets another one. The permits are free again
+/// within milliseconds unless the node is overloaded.
+const SHARE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Settings of admission control.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,11 +90,25 @@ pub struct AdmissionCounts {
     pub openings_refused: u64,
 }
 
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug)]
 struct Usage {
     proposals: usize,
     bytes: usize,
     refused: u64,
+    /// Permits that were taken while half of all were in use, by caller.
+    shares: Arc<Shares>,
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        Self {
+            proposals: 0,
+            bytes: 0,
+            refused: 0,
+            // Each permit is taken below the current limit.
+            shares: Shares::of(usize::MAX),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -159,7 +183,7 @@ impl Admission {
     /// Returns a permit for a request, or counts its rejection.
     pub fn permit(self: &Arc<Self>, request: &Request) -> Result<AdmissionPermit, Busy> {
         let work = Work::of(request);
-        let permit = self.permit_for(work, work::weight(request));
+        let permit = self.permit_for(work, work::weight(request), &request.caller);
         if permit.is_err()
             && let Some(usage) = self.state.lock().usage(work)
         {
@@ -169,15 +193,32 @@ impl Admission {
     }
 
     /// Returns a permit for a step of a connected client. Without a permit the client waits, so a failure is not counted as a rejection.
-    pub fn permit_for_step(self: &Arc<Self>, step: &Step) -> Result<AdmissionPermit, Busy> {
-        self.permit_for(Work::of_step(step), work::weight_of_step(step))
+    pub fn permit_for_step(
+        self: &Arc<Self>,
+        step: &Step,
+        caller: &Identities,
+    ) -> Result<AdmissionPermit, Busy> {
+        self.permit_for(Work::of_step(step), work::weight_of_step(step), caller)
     }
 
-    fn permit_for(self: &Arc<Self>, work: Work, bytes: usize) -> Result<AdmissionPermit, Busy> {
+    fn permit_for(
+        self: &Arc<Self>,
+        work: Work,
+        bytes: usize,
+        caller: &Identities,
+    ) -> Result<AdmissionPermit, Busy> {
         let mut state = self.state.lock();
         let has_room = state.has_room(work);
+        let limit = state.limit(work);
+        let mut share = None;
         if let Some(usage) = state.usage(work) {
-            if !has_room {
+            let is_admitted = has_room && {
+                if usage.proposals >= limit / 2 {
+                    share = usage.shares.take_below(shared_by(caller), 1, limit / 4);
+                }
+                usage.proposals < limit / 2 || share.is_some()
+            };
+            if !is_admitted {
                 return Err(Busy {
                     outstanding: usage.proposals,
                 });
@@ -192,12 +233,24 @@ impl Admission {
             work,
             bytes,
             since: Instant::now(),
+            _share: share,
         })
     }
 
     /// Returns whether there is room for such work. A caller that rejects work for this reason alone counts it with [`Admission::refuse`].
     pub fn has_room(&self, work: Work) -> bool {
         self.state.lock().has_room(work)
+    }
+
+    /// Returns whether there is room for such work of this caller.
+    pub fn has_room_for(&self, work: Work, caller: &Identities) -> bool {
+        let mut state = self.state.lock();
+        let has_room = state.has_room(work);
+        let limit = state.limit(work);
+        has_room
+            && state.usage(work).is_none_or(|usage| {
+                usage.proposals < limit / 2 || usage.shares.has_room_below(&shared_by(caller), limit / 4)
+            })
     }
 
     /// Returns whether new work that has waited for `waited` can still complete in time. Half of the target duration is reserved for the
@@ -215,12 +268,16 @@ impl Admission {
         }
     }
 
-    /// Waits until a permit for such work may be free. Another caller may take the permit first.
-    pub async fn room(&self, work: Work) {
+    /// Waits until a permit of the caller for such work may be free. Another caller may take the permit first.
+    pub async fn room(&self, work: Work, caller: &Identities) {
         let Some(room) = self.notify(work) else {
             return;
         };
         loop {
+            // A notification says that any permit is free. A caller that has its share leaves it to others.
+            while self.has_room(work) && !self.has_room_for(work, caller) {
+                tokio::time::sleep(SHARE_POLL_INTERVAL).await;
+            }
             let mut woken = std::pin::pin!(room.notified());
             woken.as_mut().enable();
             if self.has_room(work) {
@@ -278,17 +335,24 @@ impl State {
     /// Returns whether one more proposal of this kind is admitted. The last admitted one may exceed the bound of bytes: otherwise the largest
     /// allowed request might never be admitted.
     fn has_room(&self, work: Work) -> bool {
-        let (usage, limit) = match work {
-            Work::New => (self.new, self.pace.limit()),
-            Work::Keep => (
-                self.keep,
-                self.config
-                    .max_outstanding
-                    .saturating_mul(MAINTENANCE_PERMITS_PER_NEW),
-            ),
+        let usage = match work {
+            Work::New => &self.new,
+            Work::Keep => &self.keep,
             Work::Own => return true,
         };
-        usage.proposals < limit && usage.bytes < self.config.max_outstanding_bytes
+        usage.proposals < self.limit(work) && usage.bytes < self.config.max_outstanding_bytes
+    }
+
+    /// Returns the current limit of a kind of work.
+    fn limit(&self, work: Work) -> usize {
+        match work {
+            Work::New => self.pace.limit(),
+            Work::Keep => self
+                .config
+                .max_outstanding
+                .saturating_mul(MAINTENANCE_PERMITS_PER_NEW),
+            Work::Own => usize::MAX,
+        }
     }
 }
 
@@ -299,6 +363,8 @@ pub struct AdmissionPermit {
     work: Work,
     bytes: usize,
     since: Instant,
+    /// Part of the caller's share, if permits were scarce.
+    _share: Option<Share>,
 }
 
 impl AdmissionPermit {

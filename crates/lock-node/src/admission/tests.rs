@@ -1,6 +1,9 @@
 //! Admission permits are taken and returned, each kind from its own share.
 
-use znode_store::{Command, Op, SessionId, ZPath};
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use znode_store::{Command, Identities, Identity, Op, SessionId, ZPath};
 
 use super::*;
 
@@ -12,10 +15,20 @@ fn admission(max_outstanding: usize, max_outstanding_bytes: usize) -> Arc<Admiss
     }))
 }
 
+/// Returns a request of a caller of its own, so that no caller reaches its share.
+fn request(command: Command) -> Request {
+    static CALLERS: AtomicU32 = AtomicU32::new(0);
+    let address = Ipv4Addr::from_bits(CALLERS.fetch_add(1, Ordering::Relaxed));
+    Request {
+        caller: Identities::new([Identity::Ip(address.into())]),
+        ..Request::anonymous(command)
+    }
+}
+
 fn new(bytes: usize) -> Request {
     let path = ZPath::parse("/a").unwrap();
     let data = vec![0; bytes].into();
-    Request::anonymous(Command::Write(Op::Set {
+    request(Command::Write(Op::Set {
         path,
         data,
         version: -1,
@@ -24,7 +37,7 @@ fn new(bytes: usize) -> Request {
 
 fn keep() -> Request {
     let session = SessionId(1);
-    Request::anonymous(Command::CloseSession { session })
+    request(Command::CloseSession { session })
 }
 
 #[tokio::test]
@@ -70,15 +83,16 @@ async fn bytes_are_bounded_too_and_what_is_large_passes_alone() {
 #[tokio::test(start_paused = true)]
 async fn those_who_wait_for_room_are_woken_even_if_others_do_not_use_theirs() {
     let admission = admission(1, 1_000_000);
-    for (request, work) in [(new(0), Work::New), (keep(), Work::Keep)] {
+    let requests: [(fn() -> Request, Work); 2] = [(|| new(0), Work::New), (keep, Work::Keep)];
+    for (request, work) in requests {
         let mut places = Vec::new();
-        while let Ok(place) = admission.permit(&request) {
+        while let Ok(place) = admission.permit(&request()) {
             places.push(place);
         }
         let waiters: Vec<_> = (0..3)
             .map(|_| {
                 let admission = admission.clone();
-                tokio::spawn(async move { admission.room(work).await })
+                tokio::spawn(async move { admission.room(work, &Identities::none()).await })
             })
             .collect();
         tokio::task::yield_now().await;
@@ -120,7 +134,7 @@ async fn bounds_that_are_changed_hold_from_then_on() {
     // A waiter is notified that there is room.
     let waiting = tokio::spawn({
         let admission = admission.clone();
-        async move { admission.room(Work::New).await }
+        async move { admission.room(Work::New, &Identities::none()).await }
     });
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
@@ -133,4 +147,33 @@ async fn bounds_that_are_changed_hold_from_then_on() {
     admission.reconfigure(bounds(2));
     assert_eq!(admission.counts().new, 3);
     assert!(!admission.has_room(Work::New));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_caller_leaves_permits_to_others() {
+    let most = 4 * LEAST_OUTSTANDING;
+    let admission = admission(most, usize::MAX);
+    let (flooder, other) = (new(0), new(0));
+    let take_all = |request: &Request| -> Vec<AdmissionPermit> {
+        std::iter::from_fn(|| admission.permit(request).ok()).collect()
+    };
+    let mut flood = take_all(&flooder);
+    assert_eq!(flood.len(), most / 2 + most / 4);
+    assert!(admission.has_room(Work::New) && !admission.has_room_for(Work::New, &flooder.caller));
+    let waiter = tokio::spawn({
+        let (admission, caller) = (admission.clone(), flooder.caller.clone());
+        async move { admission.room(Work::New, &caller).await }
+    });
+    tokio::time::sleep(10 * SHARE_POLL_INTERVAL).await;
+    assert!(!waiter.is_finished());
+    let others = take_all(&other);
+    assert_eq!(others.len(), most / 4);
+    assert!(!admission.has_room(Work::New));
+    // A permit of its share is free again.
+    drop(flood.pop());
+    waiter.await.unwrap();
+    assert!(admission.permit(&flooder).is_ok());
+    drop((flood, others));
+    assert_eq!(admission.counts().new, 0);
+    assert_eq!(take_all(&other).len(), most / 2 + most / 4);
 }

@@ -153,13 +153,22 @@ impl Node {
 
     /// Returns a permit for a step of a connected client. If there is none, the caller should stop reading from the client until [`Node::room`]
     /// returns.
-    pub fn permit_for_step(&self, step: &Step) -> Result<AdmissionPermit, Busy> {
-        self.inner.admission.permit_for_step(step)
+    pub fn permit_for_step(&self, step: &Step, caller: &Identities) -> Result<AdmissionPermit, Busy> {
+        self.inner.admission.permit_for_step(step, caller)
     }
 
-    /// Waits until a permit for such work may be free.
-    pub async fn room(&self, work: Work) {
-        self.inner.admission.room(work).await;
+    /// Waits until a permit of the caller for such work may be free.
+    pub async fn room(&self, work: Work, caller: &Identities) {
+        self.inner.admission.room(work, caller).await;
+    }
+
+    /// Rejects new work whose body was not read yet, if its caller gets no permit for it.
+    pub fn admit_caller(&self, caller: &Identities) -> Result<(), Unavailable> {
+        let admission = &self.inner.admission;
+        match admission.has_room_for(Work::New, caller) {
+            true => Ok(()),
+            false => Err(admission.refuse().into()),
+        }
     }
 
     /// Rejects new work whose body was not read yet, if there is no permit for it, or if it cannot complete in time because its caller has already

@@ -42,6 +42,7 @@ pub const ALLOWED: [(&str, &[&str]); 23] = [
         &[
             "fault-injection",
             "instruments",
+            "listener",
             "lock-history",
             "observers",
             "raft-log",

@@ -30,12 +30,17 @@ impl Shares {
         })
     }
 
-    /// Takes a part for a caller, by its key ([`Peer::shared_by`](super::Peer)). `None` if the caller has its share already. A caller that has
+    /// Takes a part for a caller, by its key. `None` if the caller has its share already. A caller that has
     /// nothing gets any amount, so that the largest request is served.
     pub fn take(self: &Arc<Self>, caller: String, amount: usize) -> Option<Share> {
+        self.take_below(caller, amount, self.most)
+    }
+
+    /// Takes a part like [`Shares::take`], for a resource whose size changes: a caller has at most `most`.
+    pub fn take_below(self: &Arc<Self>, caller: String, amount: usize, most: usize) -> Option<Share> {
         let mut used = self.used.lock();
         match used.get_mut(&caller) {
-            Some(used) if used.saturating_add(amount) > self.most => return None,
+            Some(used) if used.saturating_add(amount) > most => return None,
             Some(used) => *used += amount,
             None => drop(used.insert(caller.clone(), amount)),
         }
@@ -45,6 +50,11 @@ impl Shares {
             caller,
             amount,
         })
+    }
+
+    /// Returns whether [`Shares::take_below`] would give the caller one more.
+    pub fn has_room_below(&self, caller: &str, most: usize) -> bool {
+        self.used.lock().get(caller).is_none_or(|used| *used < most)
     }
 }
 
