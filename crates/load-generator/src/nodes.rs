@@ -9,9 +9,16 @@ use cli_support::credentials::Credentials;
 use cli_support::ensure_usage;
 use cli_support::http_client::Connection;
 use serde_json::Value;
+use tokio::time::Instant;
 
 /// Response timeout of the query for the leader: a healthy node responds at once.
 const LEADER_QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Time for which a busy node is called again.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Pause between two such calls.
+const CONNECT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Addresses of nodes, with the credentials of their clients.
 #[derive(Debug, Clone)]
@@ -114,6 +121,17 @@ impl Nodes {
     /// Returns a client that begins with the given node, and switches to others when it gets no response.
     pub fn client(&self, number: usize, timeout: Duration) -> ApiClient {
         ApiClient::new(&self.addresses, number, timeout).with(self.credentials.clone())
+    }
+
+    /// Connects to the given node, and tries again for some time while it is too busy or full.
+    pub async fn connect_patiently(&self, number: usize) -> anyhow::Result<Connection> {
+        let deadline = Instant::now() + CONNECT_PATIENCE;
+        loop {
+            match self.connect(number).await {
+                Err(_) if Instant::now() < deadline => tokio::time::sleep(CONNECT_RETRY_PAUSE).await,
+                connected => return connected,
+            }
+        }
     }
 
     /// Connects to the given node.

@@ -105,7 +105,7 @@ impl AttackContext {
         let sessions = self.sessions.take();
         let batches = sessions.chunks(sessions.len().div_ceil(CLOSED_AT_ONCE).max(1));
         let closed = stream::iter(batches.enumerate()).map(async |(number, sessions)| {
-            let mut connection = self.admin.connect(number).await?;
+            let mut connection = self.admin.connect_patiently(number).await?;
             for session in sessions {
                 connection
                     .send("DELETE", &format!("/v1/sessions/{session}"), "")

@@ -6,8 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::Context;
-use cli_support::http_client;
-use local_cluster::{LocalCluster, LocalNode};
+use local_cluster::LocalNode;
 use nix::unistd::{SysconfVar, sysconf};
 use serde::Serialize;
 
@@ -90,10 +89,11 @@ fn allocated(dir: &Path) -> anyhow::Result<u64> {
 
 /// Returns the longest time for which a node did nothing else than read its state or apply an entry, in milliseconds: of the last one to
 /// two minutes, over all nodes.
-pub async fn longest_hold_ms(cluster: &LocalCluster, admin: &Nodes) -> anyhow::Result<f64> {
+pub async fn longest_hold_ms(admin: &Nodes) -> anyhow::Result<f64> {
     let mut longest = 0.0_f64;
-    for node in cluster.nodes() {
-        let answer = http_client::request_as(&node.http, admin.credentials(), "GET", "/metrics", "").await?;
+    for number in 0..admin.count() {
+        let mut connection = admin.connect_patiently(number).await?;
+        let answer = connection.send("GET", "/metrics", "").await?;
         let text = String::from_utf8(answer.body).context("metrics of a node")?;
         longest = longest.max(longest_of(&text).context("a node does not report its longest hold")?);
     }

@@ -75,7 +75,7 @@ pub async fn session(context: &AttackContext) {
 /// Reads small pages of the lists, while a session acquires many locks and keeps them. That session is the administrator's, so that also a
 /// caller without rights can attack.
 pub async fn lists(context: &AttackContext) -> anyhow::Result<()> {
-    let mut connection = context.admin.connect(0).await?;
+    let mut connection = context.admin.connect_patiently(0).await?;
     let session = context.open_session(&mut connection).await?;
     let paths = ["/v1/locks?limit=1", "/v1/sessions?limit=1", "/v1/lock-graph"].map(FloodRequest::get);
     let (_, acquired) = tokio::join!(
@@ -88,7 +88,7 @@ pub async fn lists(context: &AttackContext) -> anyhow::Result<()> {
 /// Sends write requests without a session, each with a new request ID that the server has to store.
 pub async fn request_ids(context: &AttackContext) -> anyhow::Result<()> {
     let znode = "/v1/znodes/attack/request-ids";
-    let mut connection = context.admin.connect(0).await?;
+    let mut connection = context.admin.connect_patiently(0).await?;
     let created = connection
         .send("POST", znode, "{\"data\":\"x\",\"parents\":true}")
         .await?;

@@ -43,7 +43,7 @@ pub async fn create(context: &AttackContext) -> anyhow::Result<()> {
             Ok(())
         })
         .await;
-    let mut connection = context.admin.connect(0).await?;
+    let mut connection = context.admin.connect_patiently(0).await?;
     let path = format!("/v1/znodes{LOCK}?recursive=true");
     let deleted = connection.send("DELETE", &path, "").await?;
     context.answer(format!("deletion: {}", deleted.status));

@@ -259,7 +259,7 @@ async fn measure(
             seconds,
             before,
             after: after?,
-            longest_hold_ms: longest_hold_ms(cluster, &callers.admin).await?,
+            longest_hold_ms: longest_hold_ms(&callers.admin).await?,
         };
         report.outcome = outcome.with_context(|| format!("the attack {}", report.title()))?;
         if !args.output.is_document() {

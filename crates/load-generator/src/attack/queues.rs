@@ -46,7 +46,7 @@ fn batch(request: impl Fn(usize) -> Value) -> String {
 
 /// Lets the administrator hold some locks, so that others wait for them; returns their names.
 async fn hold_locks(context: &AttackContext, count: usize) -> anyhow::Result<Vec<String>> {
-    let mut connection = context.admin.connect(0).await?;
+    let mut connection = context.admin.connect_patiently(0).await?;
     let session = context.open_session(&mut connection).await?;
     let names: Vec<String> = (0..count).map(|lock| format!("{PREFIX}/held-{lock}")).collect();
     let locks: Vec<Value> = names.iter().map(|name| json!({ "name": name })).collect();
