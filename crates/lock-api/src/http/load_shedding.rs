@@ -238,7 +238,7 @@ fn is_exempt(method: &Method, path: &str) -> bool {
         },
         "leases" => *method != Method::GET,
         "multilock" => last == "release",
-        "znodes" => method == Method::DELETE,
+        "znodes" | "terraform" => method == Method::DELETE,
         _ => false,
     }
 }
@@ -272,6 +272,7 @@ mod tests {
             "DELETE /v1/leases/ls_1",
             "POST /v1/multilock/release",
             "DELETE /v1/znodes/locks/a/b",
+            "DELETE /v1/terraform/locks/a",
         ] {
             let (method, path) = kept.split_once(' ').unwrap();
             assert!(is_exempt(&method.parse().unwrap(), path), "{kept}");

@@ -51,6 +51,7 @@ mod serve;
 mod session_types;
 mod sessions;
 mod snapshot;
+mod terraform;
 mod tokens;
 mod trace;
 mod txn;
@@ -274,6 +275,13 @@ fn routes() -> Vec<Route> {
         watches("/v1/watch"),
         watches("/v1/watch/"),
         watches("/v1/watch/{*path}"),
+        Route::at("/v1/terraform/states/{*name}")
+            .get(DecidedByHandler, terraform::get)
+            .post(DecidedInLog, terraform::update)
+            .delete(DecidedInLog, terraform::delete),
+        Route::at("/v1/terraform/locks/{*name}")
+            .post(DecidedInLog, terraform::lock)
+            .delete(DecidedInLog, terraform::unlock),
         Route::at("/v1/txn").post(DecidedInLog, txn::txn),
         Route::at("/v1/mirror")
             .get(DecidedByHandler, mirror::get)

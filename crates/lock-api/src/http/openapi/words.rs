@@ -40,6 +40,8 @@ macro_rules! words {
 }
 
 words! {
+    TerraformState: ObjectBuilder::new(),
+        "State of Terraform or OpenTofu. Only they know its fields.";
     SessionId: text(0, None).examples(["5d996fd7c6557613"]),
         "Id of a session, opaque. An unknown or malformed id is answered `no_session`.";
     Holder: text(0, Some(MAX_HOLDER_BYTES)).examples(["_c_3f0c96ec-lock-0000000007"]),

@@ -150,6 +150,7 @@ pub async fn successes() -> BTreeSet<Answer> {
     )
     .await;
     leases(&server).await;
+    terraform(&server).await;
     queued_waits(&server).await;
     let broken = holder(&acquire(&server, "a", &session, json!({})).await);
     let body = json!({"holder": broken, "reason": "r"});
@@ -173,6 +174,54 @@ async fn queued_waits(server: &Server) {
         let address = format!("/v1/locks/queued/holders/{}", answer["holder"].as_str().unwrap());
         server.get(&address).await.problem(410, "holder_gone");
     }
+}
+
+/// Locks, writes and unlocks a state of Terraform, and provokes the refusals.
+async fn terraform(server: &Server) {
+    let (state, lock) = ("/v1/terraform/states/t%2Fs", "/v1/terraform/locks/t%2Fs");
+    let (one, two) = (json!({"ID": "one"}), json!({"ID": "two"}));
+    let held = |id: &str| format!("{state}?ID={id}");
+    let bounded = json!({"ttl_ms": 60_000, "min_hold_ms": 60_000});
+    let closed = server.post("/v1/locks/closed/acquire", bounded).await.expect(200);
+    let closed = format!("/v1/leases/{}", closed["lease"].as_str().unwrap());
+    let draining = json!({"draining": true});
+    let lines = [
+        ("GET", state, Value::Null, 404, "no_znode"),
+        ("DELETE", state, Value::Null, 404, "no_znode"),
+        ("DELETE", "/v1/terraform/states/t", Value::Null, 409, "not_empty"),
+        ("POST", lock, one.clone(), 200, ""),
+        ("POST", lock, one.clone(), 200, ""),
+        ("POST", lock, two.clone(), 423, ""),
+        ("POST", &held("one"), json!({"serial": 1}), 200, ""),
+        ("GET", state, Value::Null, 200, ""),
+        ("POST", &held("two"), json!({"serial": 2}), 423, ""),
+        ("POST", state, json!({"serial": 2}), 423, ""),
+        ("DELETE", state, Value::Null, 423, ""),
+        ("DELETE", lock, two, 423, ""),
+        ("DELETE", lock, one.clone(), 200, ""),
+        ("DELETE", lock, one.clone(), 200, ""),
+        ("POST", &held("one"), json!({"serial": 3}), 409, "not_holder"),
+        ("DELETE", &held("one"), Value::Null, 409, "not_holder"),
+        ("POST", lock, one.clone(), 200, ""),
+        // `terraform force-unlock`
+        ("DELETE", lock, Value::Null, 200, ""),
+        ("DELETE", state, Value::Null, 200, ""),
+        ("DELETE", &closed, Value::Null, 204, ""),
+        (
+            "POST",
+            "/v1/terraform/locks/closed",
+            one.clone(),
+            409,
+            "lock_busy",
+        ),
+        ("PATCH", "/v1/locks/t%2Fs", draining, 204, ""),
+        ("POST", lock, one, 409, "draining"),
+    ];
+    server
+        .post("/v1/znodes/t/child", json!({"parents": true}))
+        .await
+        .expect(201);
+    talk(server, &lines).await;
 }
 
 /// Calls every operation on leases successfully, and repeats an acquire whose lease has ended.

@@ -483,7 +483,7 @@ async fn unavailable() -> BTreeSet<Answer> {
             (
                 "GET",
                 "ready" | "awaitGrant" | "downloadBackup" | "checkFencingToken" | "followEvents"
-                | "membersCondition",
+                | "membersCondition" | "getTerraformState",
             ) => operation,
             // A position that no node has reached yet.
             ("GET", "followSession") => operation.with_query("zxid", "9999.1"),
@@ -605,6 +605,7 @@ async fn bounded() -> BTreeSet<Answer> {
         ("POST", "/v1/znodes/p/4", json!({})),
         ("PUT", "/v1/znodes/p/4?create=true", json!({"data": "x"})),
         ("POST", "/v1/txn", txn),
+        ("POST", "/v1/terraform/states/p%2F4", json!({"serial": 1})),
         (
             "POST",
             "/v1/mirror",

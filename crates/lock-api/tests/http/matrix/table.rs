@@ -159,6 +159,7 @@ pub fn rows() -> Vec<Row> {
         access(),
         sessions(),
         leases(),
+        terraform(),
         locks(),
         several_locks(),
         znodes(),
@@ -328,6 +329,38 @@ fn leases() -> Vec<Row> {
         row(one, get, NONE, LetIn, 410),
         row(one, release, NONE, LetIn, 410),
         row("/v1/leases/{lease}/renew", renew, json!({}), LetIn, 410),
+    ]
+}
+
+/// States of Terraform, and their locks.
+fn terraform() -> Vec<Row> {
+    let state = "/v1/terraform/states/{*name}";
+    let lock = "/v1/terraform/locks/{*name}";
+    let info = json!({"ID": "one"});
+    vec![
+        row(state, "GET /v1/terraform/states/{at}", NONE, READ, 200),
+        row(
+            state,
+            "POST /v1/terraform/states/{at}/t{n}",
+            json!({"serial": 1}),
+            WRITE,
+            200,
+        ),
+        row(state, "DELETE /v1/terraform/states/{at}/none", NONE, WRITE, 404),
+        row(
+            lock,
+            "POST /v1/terraform/locks/{at}/t{n}",
+            info.clone(),
+            LOCK,
+            200,
+        ),
+        row(
+            lock,
+            "DELETE /v1/terraform/locks/{at}/none",
+            info,
+            LOCK_OR_READ,
+            200,
+        ),
     ]
 }
 

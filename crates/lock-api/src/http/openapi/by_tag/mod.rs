@@ -7,6 +7,7 @@ mod leases;
 mod locks;
 mod multilock;
 mod sessions;
+mod terraform;
 mod znodes;
 
 use super::operation::Operation;
@@ -59,6 +60,11 @@ pub fn tags() -> Vec<Tag> {
             name: "watches",
             description: "One-shot watches, as long polls.",
             operations: znodes::watches(),
+        },
+        Tag {
+            name: "terraform",
+            description: "HTTP backend of Terraform and OpenTofu: the state `NAME` is the data of the znode `/NAME`, and its lock is the lock `NAME`.",
+            operations: terraform::operations(),
         },
         Tag {
             name: "access",
