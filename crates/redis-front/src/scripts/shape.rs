@@ -63,24 +63,24 @@ fn recognise(text: &[u8]) -> Option<Operation> {
     let rest = conditions
         .iter()
         .find_map(|condition| plain.strip_prefix(condition))?;
-    let actions: [(&str, fn(Answer) -> Operation); 4] = [
-        ("returnredis.call('del',keys[1])", Operation::DeleteIfEqual),
-        ("returnredis.call('unlink',keys[1])", Operation::DeleteIfEqual),
-        (
-            "returnredis.call('pexpire',keys[1],argv[2])",
-            Operation::ExpireIfEqual,
-        ),
-        (
-            "returnredis.call('expire',keys[1],argv[2])",
-            Operation::ExpireSecondsIfEqual,
-        ),
-    ];
-    let (rest, operation) = actions
-        .iter()
-        .find_map(|(action, operation)| Some((rest.strip_prefix(action)?, operation)))?;
-    match rest {
-        "elsereturn0end" | "endreturn0" => Some(operation(Answer::Flag)),
-        "end" | "elsereturnnilend" | "endreturnnil" => Some(operation(Answer::OneOrNull)),
+    let action = |call: &str| {
+        let rest = rest.strip_prefix("returnredis.call(")?;
+        rest.strip_prefix(call)?.strip_prefix(')')
+    };
+    if let Some(rest) = action("'del',keys[1]").or_else(|| action("'unlink',keys[1]")) {
+        return answer(rest).map(Operation::DeleteIfEqual);
+    }
+    if let Some(rest) = action("'pexpire',keys[1],argv[2]") {
+        return answer(rest).map(Operation::ExpireIfEqual);
+    }
+    answer(action("'expire',keys[1],argv[2]")?).map(Operation::ExpireSecondsIfEqual)
+}
+
+/// Returns the answer of a script whose text ends so.
+fn answer(end: &str) -> Option<Answer> {
+    match end {
+        "elsereturn0end" | "endreturn0" => Some(Answer::Flag),
+        "end" | "elsereturnnilend" | "endreturnnil" => Some(Answer::OneOrNull),
         _ => None,
     }
 }
