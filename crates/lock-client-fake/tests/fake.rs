@@ -114,11 +114,7 @@ async fn modes_follow_the_rules_of_a_cluster() {
         .unwrap();
     let reader = session.acquire("table", AcquireOptions::shared()).await.unwrap();
     assert!(writer.upgrade(Wait::Try).await.unwrap_err().is_not_free());
-    let release = async {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        reader.release().await
-    };
-    let (upgraded, released) = tokio::join!(writer.upgrade(Wait::Forever), release);
+    let (upgraded, released) = tokio::join!(writer.upgrade(Wait::Forever), reader.release());
     upgraded.unwrap();
     released.unwrap();
     assert_eq!(writer.mode(), Mode::Exclusive);

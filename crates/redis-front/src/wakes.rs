@@ -163,6 +163,35 @@ impl Subscribing {
     }
 }
 
+/// Set of subscriptions that a channel belongs to.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Locks,
+    Registries,
+    Patterns,
+}
+
+/// Returns where a channel or a pattern belongs, and what is stored there: a copy, because the bytes that have arrived are shared by other
+/// commands.
+fn place(channel: &[u8], how: Subscribing, keys: &Keys<'_>) -> Result<(Place, Bytes), Failure> {
+    let (place, suffix) = match how.to_patterns {
+        true => (Place::Patterns, PATTERN_SUFFIX),
+        false => (Place::Registries, REGISTRY_SUFFIX),
+    };
+    let of_lock = reentrant::lock_of_channel(channel).filter(|key| reentrant::channel_of(key) == channel);
+    if let Some(key) = of_lock.filter(|_| !how.to_patterns) {
+        keys.lock(key)?;
+        return Ok((Place::Locks, Bytes::copy_from_slice(channel)));
+    }
+    let registry = channel.strip_suffix(suffix).ok_or_else(|| {
+        Failure::error(
+            "ERR there are no channels but those by which Redisson and Spring Integration wait for locks",
+        )
+    })?;
+    keys.lock(registry)?;
+    Ok((place, Bytes::copy_from_slice(registry)))
+}
+
 impl Subscriptions {
     /// Returns whether there is one.
     pub fn is_empty(&self) -> bool {
@@ -181,37 +210,34 @@ impl Subscriptions {
         wakes: &Wakes,
         keys: &Keys<'_>,
     ) -> Result<Vec<Reply>, Failure> {
-        let mut replies = Vec::with_capacity(channels.len().max(1));
-        let own = self.of(how);
-        let channels = match channels.is_empty() && !how.adds {
-            true => own.as_slice(),
-            false => channels,
+        let all: Vec<_> = match channels.is_empty() && !how.adds {
+            true => self.of(how),
+            false => channels.to_vec(),
         };
-        for channel in channels {
-            let (set, member) = self.set_of(channel, how, keys)?;
-            match how.adds {
-                true => set.insert(member),
-                false => set.remove(&member),
-            };
-            if self.len() > MAX_SUBSCRIPTIONS {
-                let (set, member) = self.set_of(channel, how, keys)?;
-                set.remove(&member);
-                return Err(Failure::Error(format!(
-                    "ERR a connection has at most {MAX_SUBSCRIPTIONS} subscriptions"
-                )));
-            }
-            replies.push(self.reply(how, Reply::Bulk(channel.clone())));
+        // A refused command changes nothing.
+        let places: Result<Vec<_>, Failure> = all.iter().map(|channel| place(channel, how, keys)).collect();
+        let places = places?;
+        if how.adds && places.is_empty() {
+            return Err(Failure::Error(format!(
+                "ERR wrong number of arguments for '{}' command",
+                how.word()
+            )));
         }
-        if channels.is_empty() {
+        if how.adds && self.len() + places.len() > MAX_SUBSCRIPTIONS {
+            return Err(Failure::Error(format!(
+                "ERR a connection has at most {MAX_SUBSCRIPTIONS} subscriptions"
+            )));
+        }
+        let mut replies = Vec::with_capacity(all.len().max(1));
+        for (channel, (place, member)) in all.into_iter().zip(places) {
             match how.adds {
-                true => {
-                    return Err(Failure::Error(format!(
-                        "ERR wrong number of arguments for '{}' command",
-                        how.word()
-                    )));
-                }
-                false => replies.push(self.reply(how, Reply::Null)),
-            }
+                true => self.set(place).insert(member),
+                false => self.set(place).remove(&member),
+            };
+            replies.push(self.reply(how, Reply::Bulk(channel)));
+        }
+        if replies.is_empty() {
+            replies.push(self.reply(how, Reply::Null));
         }
         match self.is_empty() {
             true => self.receiver = None,
@@ -244,31 +270,12 @@ impl Subscriptions {
         }
     }
 
-    /// Returns the set that a channel belongs to, and what it has there: a copy, because the bytes that have arrived are shared by other
-    /// commands.
-    fn set_of(
-        &mut self,
-        channel: &[u8],
-        how: Subscribing,
-        keys: &Keys<'_>,
-    ) -> Result<(&mut BTreeSet<Bytes>, Bytes), Failure> {
-        if !how.to_patterns
-            && let Some(key) = reentrant::lock_of_channel(channel)
-        {
-            keys.lock(key)?;
-            return Ok((&mut self.locks, Bytes::copy_from_slice(channel)));
+    fn set(&mut self, place: Place) -> &mut BTreeSet<Bytes> {
+        match place {
+            Place::Locks => &mut self.locks,
+            Place::Registries => &mut self.registries,
+            Place::Patterns => &mut self.patterns,
         }
-        let (set, suffix) = match how.to_patterns {
-            true => (&mut self.patterns, PATTERN_SUFFIX),
-            false => (&mut self.registries, REGISTRY_SUFFIX),
-        };
-        let registry = channel.strip_suffix(suffix).ok_or_else(|| {
-            Failure::error(
-                "ERR there are no channels but those by which Redisson and Spring Integration wait for locks",
-            )
-        })?;
-        keys.lock(registry)?;
-        Ok((set, Bytes::copy_from_slice(registry)))
     }
 
     /// Waits for news. Without a subscription it never completes.

@@ -26,7 +26,7 @@ const MAX_OPENING: usize = 64;
 /// Timeout for connecting. A server that does not answer in this time has no room in its backlog.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Receive buffer of a connection that never reads: the least that Linux grants is about 2 KiB.
+/// Receive buffer of a connection that never reads: about the minimum that Linux grants.
 const SMALL_RECEIVE_BUFFER: u32 = 2_048;
 
 /// Requests that are pipelined on a connection that never reads.

@@ -129,14 +129,7 @@ pub async fn full(context: &AttackContext) {
                 call(context, &mut connection, "POST", "/v1/batch", &body).await?;
             }
             for session in [holder, waiter] {
-                call(
-                    context,
-                    &mut connection,
-                    "DELETE",
-                    &format!("/v1/sessions/{session}"),
-                    "",
-                )
-                .await?;
+                close(context, &mut connection, &session).await?;
             }
             Ok(())
         })
@@ -158,14 +151,7 @@ pub async fn closed_locks(context: &AttackContext) {
                 });
                 call(context, &mut connection, "POST", "/v1/batch", &body).await?;
             }
-            call(
-                context,
-                &mut connection,
-                "DELETE",
-                &format!("/v1/sessions/{session}"),
-                "",
-            )
-            .await?;
+            close(context, &mut connection, &session).await?;
             Ok(())
         })
         .await;
@@ -207,6 +193,13 @@ pub async fn holds(context: &AttackContext) {
             }
         })
         .await;
+}
+
+/// Closes a session.
+async fn close(context: &AttackContext, connection: &mut Connection, session: &str) -> anyhow::Result<()> {
+    let path = format!("/v1/sessions/{session}");
+    call(context, connection, "DELETE", &path, "").await?;
+    Ok(())
 }
 
 /// Sends a request and counts its answer, which it returns.

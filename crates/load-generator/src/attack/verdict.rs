@@ -4,14 +4,14 @@ use clap::Args;
 
 use super::AttackReport;
 
-/// The least 99th percentile without an attack that counts. The well-behaved clients of an idle cluster take 2 to 3 ms for a lock. Beside an
+/// Minimum of the 99th percentile without an attack, for the comparison. The well-behaved clients of an idle cluster take 2 to 3 ms for a lock. Beside an
 /// attack more programs want to run than there are cores, and a lock passes through four of them: each may wait for a time slice of the
 /// scheduler, of 3 ms and more, whatever the server does.
-const LEAST_P99_US: u64 = 10_000;
+const MIN_P99_US: u64 = 10_000;
 
-/// The least duration for which log output is allowed. A node bounds its lines by periods of ten seconds, and all of a period may come at
+/// Minimum duration for which log output is allowed. A node bounds its lines by periods of ten seconds, and all of a period may come at
 /// its beginning.
-const LEAST_LOG_SECONDS: f64 = 10.0;
+const MIN_LOG_SECONDS: f64 = 10.0;
 
 /// Bounds of what an attack may do.
 #[derive(Debug, Args)]
@@ -43,7 +43,7 @@ impl Bounds {
             excesses.push("the cluster held an election".to_owned());
         }
         let p99 = seen.cycle.p99_us;
-        let without = without.bystanders.cycle.p99_us.max(LEAST_P99_US);
+        let without = without.bystanders.cycle.p99_us.max(MIN_P99_US);
         if p99 as f64 > self.most_slowdown * without as f64 {
             excesses.push(format!(
                 "locks took {} ms (p99), more than --most-slowdown {} times {} ms",
@@ -68,7 +68,7 @@ impl Bounds {
             ));
         }
         let log_mb = growth(&before.log, &after.log) as f64 / 1e6;
-        let log_mb_per_minute = log_mb / report.seconds.max(LEAST_LOG_SECONDS) * 60.0;
+        let log_mb_per_minute = log_mb / report.seconds.max(MIN_LOG_SECONDS) * 60.0;
         if log_mb_per_minute > self.most_log_mb_per_minute {
             excesses.push(format!(
                 "a node's log output grew by {log_mb_per_minute:.1} MB a minute, more than --most-log-mb-per-minute {}",
