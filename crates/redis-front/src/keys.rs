@@ -308,6 +308,17 @@ pub(crate) struct Change<'k> {
 impl Change<'_> {
     /// Reads the key, as [`Keys::read`] does. Needs the right to lock.
     pub async fn read(&mut self) -> Result<Option<Entry>, Failure> {
+        self.read_or_guess(|_| false).await
+    }
+
+    /// Reads the key for a change that the state machine checks. The first attempt needs no read barrier if this node's state, which can be
+    /// behind, `suffices`: the change that follows is refused if the key is not so any more, and then the next attempt reads behind a barrier.
+    /// An answer that changes nothing must not come from such a read.
+    pub async fn read_or_guess(
+        &mut self,
+        suffices: impl Fn(Option<&Entry>) -> bool,
+    ) -> Result<Option<Entry>, Failure> {
+        let is_first = self.attempts_left == MAX_ATTEMPTS;
         self.attempts_left = match self.attempts_left.checked_sub(1) {
             Some(left) => left,
             None => {
@@ -316,7 +327,17 @@ impl Change<'_> {
                 ));
             }
         };
+        if is_first
+            && let Ok(entry) = self.look()
+            && suffices(entry.as_ref())
+        {
+            return Ok(entry);
+        }
         self.keys.barrier().await?;
+        self.look()
+    }
+
+    fn look(&self) -> Result<Option<Entry>, Failure> {
         let lock = &self.lock;
         self.keys.look(lock, |view| view.may(Right::Lock, lock.znode()))
     }

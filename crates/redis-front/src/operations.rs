@@ -65,8 +65,11 @@ pub(crate) async fn set(
 ) -> Result<Reply, Failure> {
     let text = Value::parse(value)?;
     let mut change = keys.change(key)?;
+    let is_nx = options.condition == SetIf::Absent;
     loop {
-        let entry = change.read().await?;
+        let is_free =
+            |entry: Option<&Entry>| entry.is_none() && is_nx && matches!(options.life, Life::For(_));
+        let entry = change.read_or_guess(is_free).await?;
         let former = || match (options.returns_former, &entry) {
             (true, Some(entry)) => Reply::Bulk(entry.value()),
             (true, None) => Reply::Null,
@@ -87,7 +90,6 @@ pub(crate) async fn set(
         if !is_met {
             return Ok(refused(options, entry.as_ref()));
         }
-        let is_nx = options.condition == SetIf::Absent;
         let is_done = match &entry {
             None => {
                 let expiry = match options.life {
@@ -146,8 +148,11 @@ fn refused(options: &SetOptions, entry: Option<&Entry>) -> Reply {
 /// Deletes a key, if it has this value where one is given. Returns whether it did, or another node did for the same client of Redlock.
 pub(crate) async fn delete(keys: &Keys<'_>, key: &[u8], value: Option<&[u8]>) -> Result<bool, Failure> {
     let mut change = keys.change(key)?;
+    let has_value = |entry: Option<&Entry>| {
+        value.is_some_and(|value| entry.is_some_and(|entry| entry.lease_with(value).is_some()))
+    };
     loop {
-        let entry = change.read().await?;
+        let entry = change.read_or_guess(has_value).await?;
         let is_released = match (&entry, value) {
             (Some(entry), None) => change.release(entry.lease()?).await?,
             (Some(entry), Some(_)) if planted::is(Bug::UncomparedValue) => {
