@@ -40,12 +40,14 @@ pub(crate) struct Answers {
 
 struct Granted {
     leases: HashMap<SessionId, Lease>,
+    /// Filled only if leases are confirmed.
     by_value: HashMap<Digest, SessionId>,
     pruned_at: usize,
 }
 
 struct Lease {
-    value: Digest,
+    /// Digest of its lock and value, if leases are confirmed.
+    value: Option<Digest>,
     /// Time before the last grant or renewal by this node was sent to the leader.
     renewed: Instant,
 }
@@ -71,13 +73,15 @@ impl Answers {
 
     /// Notes that this node grants a lock to a lease. The caller does so before it proposes the grant.
     pub fn granting(&self, node: &Node, lock: &LockName, value: &str, lease: SessionId) {
-        self.insert(node, digest(lock, value.as_bytes()), lease);
+        self.insert(node, lock, value, lease);
     }
 
-    /// Forgets a lease, because this node has not answered `OK` for it.
-    pub fn withdraw(&self, lease: SessionId) {
+    /// Forgets a lease: this node has released it, or has not answered `OK` for it.
+    pub fn forget(&self, lease: SessionId) {
         let mut granted = self.granted.lock();
-        if let Some(Lease { value, .. }) = granted.leases.remove(&lease)
+        if let Some(Lease {
+            value: Some(value), ..
+        }) = granted.leases.remove(&lease)
             && granted.by_value.get(&value) == Some(&lease)
         {
             granted.by_value.remove(&value);
@@ -90,7 +94,7 @@ impl Answers {
         self.confirms
             && is_later
             && lease.note.len() >= MIN_CONFIRMED_BYTES
-            && self.insert(node, digest(lock, lease.note.as_bytes()), lease.session)
+            && self.insert(node, lock, &lease.note, lease.session)
     }
 
     /// Notes a renewal that this node sent to the leader at this time.
@@ -109,16 +113,20 @@ impl Answers {
             .map(|known| known.renewed.elapsed())
     }
 
-    /// Notes that this node deletes a key with this value. Returns the lease that had it, if this node has granted or confirmed it and confirms releases.
-    pub fn released(&self, lock: &LockName, value: &[u8]) -> Option<SessionId> {
+    /// Forgets the lease of this lock and value that this node has granted or confirmed, and returns it; `None` unless leases are confirmed.
+    pub fn take(&self, lock: &LockName, value: &[u8]) -> Option<SessionId> {
+        if !self.confirms {
+            return None;
+        }
         let mut granted = self.granted.lock();
         let lease = granted.by_value.remove(&digest(lock, value))?;
         granted.leases.remove(&lease);
-        self.confirms.then_some(lease)
+        Some(lease)
     }
 
     /// Inserts a lease. Returns whether it is new.
-    fn insert(&self, node: &Node, value: Digest, lease: SessionId) -> bool {
+    fn insert(&self, node: &Node, lock: &LockName, value: &str, lease: SessionId) -> bool {
+        let value = self.confirms.then(|| digest(lock, value.as_bytes()));
         let mut granted = self.granted.lock();
         if granted.leases.contains_key(&lease) {
             return false;
@@ -127,14 +135,16 @@ impl Answers {
             node.read_facts(|store| {
                 granted.prune(|session, lease| match store.session_fate(session) {
                     SessionFate::Live => true,
-                    SessionFate::Ended => store.lease_was_released(session),
+                    SessionFate::Ended => self.confirms && store.lease_was_released(session),
                     SessionFate::Unknown => lease.renewed.elapsed() < LONGEST_GRANT,
                 });
             });
         }
         let renewed = Instant::now();
         granted.leases.insert(lease, Lease { value, renewed });
-        granted.by_value.insert(value, lease);
+        if let Some(value) = value {
+            granted.by_value.insert(value, lease);
+        }
         true
     }
 }

@@ -132,12 +132,6 @@ impl<'v> Value<'v> {
     }
 }
 
-impl Value<'_> {
-    pub fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
-
 /// A key in use, as a read has found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
@@ -344,7 +338,7 @@ impl Change<'_> {
 
     /// Acquires a free lock. Returns the lease; `None` if another client was faster, or the lock is drained or closed.
     pub async fn acquire(&self, value: &Value<'_>, expiry: Expiry) -> Result<Option<SessionId>, Failure> {
-        let new = new_lease(expiry);
+        let Drawn { new, guid, attempt } = Drawn::draw(expiry);
         let session = new.key.session;
         let wish = LockWish {
             lock: self.lock.clone(),
@@ -359,8 +353,8 @@ impl Change<'_> {
         };
         let command = LockCommand::AcquireBounded {
             wish,
-            guid: u128::from_le_bytes(random()),
-            attempt: new_attempt(),
+            guid,
+            attempt,
             wait: false,
             bounds: HoldBounds::default(),
             lease: Some(new),
@@ -384,7 +378,7 @@ impl Change<'_> {
         answers.granting(self.keys.node, &self.lock, value.0, session);
         let outcome = self.keys.propose(Command::Lock(command)).await;
         if !matches!(outcome, Ok(Ok(_))) {
-            answers.withdraw(session);
+            answers.forget(session);
         }
         outcome
     }
@@ -403,13 +397,13 @@ impl Change<'_> {
         value: &Value<'_>,
         expiry: Expiry,
     ) -> Result<bool, Failure> {
-        let new = new_lease(expiry);
+        let Drawn { new, guid, attempt } = Drawn::draw(expiry);
         let session = new.key.session;
         let replace = LeaseChange::Replace {
             note: value.0.into(),
             address: self.keys.address.into(),
-            guid: u128::from_le_bytes(random()),
-            attempt: new_attempt(),
+            guid,
+            attempt,
             new,
         };
         let is_of_others = self.is_of_others(lease.session);
@@ -429,16 +423,16 @@ impl Change<'_> {
             self.audit_break();
         }
         if is_released {
-            self.keys.answers.released(&self.lock, lease.note.as_bytes());
+            self.keys.answers.forget(lease.session);
         }
         Ok(is_released)
     }
 
     /// Releases a lock for a client that has named the value of its lease.
-    pub async fn release_own(&self, session: SessionId, value: &[u8]) -> Result<bool, Failure> {
+    pub async fn release_own(&self, session: SessionId) -> Result<bool, Failure> {
         let is_released = self.change_lease(session, LeaseChange::ReleaseOwn).await?;
         if is_released {
-            self.keys.answers.released(&self.lock, value);
+            self.keys.answers.forget(session);
         }
         Ok(is_released)
     }
@@ -446,7 +440,7 @@ impl Change<'_> {
     /// Returns whether this node has granted or confirmed a lease with this value, and another node has released it for a client that named its
     /// value. An independent Redis would still have the key and delete it. So this is true once.
     pub fn was_released_elsewhere(&self, value: &[u8]) -> bool {
-        let lease = self.keys.answers.released(&self.lock, value);
+        let lease = self.keys.answers.take(&self.lock, value);
         lease.is_some_and(|lease| self.keys.node.read_facts(|store| store.lease_was_released(lease)))
     }
 
@@ -458,7 +452,7 @@ impl Change<'_> {
         }
         let renewed = self.renew(lease, expiry).await;
         if !matches!(renewed, Ok(true)) {
-            self.keys.answers.withdraw(lease.session);
+            self.keys.answers.forget(lease.session);
         }
         renewed.map(Some)
     }
@@ -546,22 +540,32 @@ fn is_changed(outcome: Result<Reply, Refusal>) -> Result<bool, Failure> {
     }
 }
 
-fn new_lease(expiry: Expiry) -> NewLease {
-    NewLease {
-        key: LeaseKey {
-            session: SessionId::from_random(u64::from_le_bytes(random())),
-            password: Password(random()),
-        },
-        timeout_ms: expiry.timeout_ms(),
+/// Random parts of a grant to a new lease.
+struct Drawn {
+    new: NewLease,
+    guid: u128,
+    attempt: AttemptId,
+}
+
+impl Drawn {
+    /// Draws all parts at once: each call of the operating system takes longer than the bytes.
+    fn draw(expiry: Expiry) -> Self {
+        let mut bytes = [0; 48];
+        getrandom::fill(&mut bytes).expect("the operating system has random numbers");
+        let (session, rest) = bytes.split_first_chunk().expect("it is longer");
+        let (password, rest) = rest.split_first_chunk().expect("it is longer");
+        let (guid, rest) = rest.split_first_chunk().expect("it is longer");
+        let (attempt, _) = rest.split_first_chunk().expect("it is longer");
+        Self {
+            new: NewLease {
+                key: LeaseKey {
+                    session: SessionId::from_random(u64::from_le_bytes(*session)),
+                    password: Password(*password),
+                },
+                timeout_ms: expiry.timeout_ms(),
+            },
+            guid: u128::from_le_bytes(*guid),
+            attempt: AttemptId::of_retry(0, u64::from_le_bytes(*attempt)),
+        }
     }
-}
-
-fn new_attempt() -> AttemptId {
-    AttemptId::of_retry(0, u64::from_le_bytes(random()))
-}
-
-fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the operating system has random numbers");
-    bytes
 }

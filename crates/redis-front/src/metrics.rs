@@ -95,9 +95,11 @@ impl Running {
             .into_iter()
             .find(|name| request[0].eq_ignore_ascii_case(name.as_bytes()));
         let name = name.unwrap_or(OTHER);
-        let trace = new_trace_id();
-        let tracing = tracing.filter(|tracing| tracing.samples(trace));
-        let traced = tracing.map(|tracing| {
+        let sampled = tracing.and_then(|tracing| {
+            let trace = new_trace_id();
+            tracing.samples(trace).then_some((tracing, trace))
+        });
+        let traced = sampled.map(|(tracing, trace)| {
             let span = Span {
                 trace,
                 id: new_span_id(),

@@ -160,7 +160,7 @@ pub(crate) async fn delete(keys: &Keys<'_>, key: &[u8], value: Option<&[u8]>) ->
             }
             (None, None) => return Ok(false),
             (entry, Some(value)) => match entry.as_ref().and_then(|entry| entry.lease_with(value)) {
-                Some(lease) => change.release_own(lease.session, value).await?,
+                Some(lease) => change.release_own(lease.session).await?,
                 None => return Ok(change.was_released_elsewhere(value)),
             },
         };

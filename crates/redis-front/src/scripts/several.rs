@@ -79,7 +79,7 @@ async fn acquire_free(changes: &[Change<'_>], value: &Value<'_>, expiry: Expiry)
             continue;
         }
         for (change, lease) in acquired {
-            change.release_own(lease, value.as_bytes()).await?;
+            change.release_own(lease).await?;
         }
         return outcome.map(|_| 0);
     }
