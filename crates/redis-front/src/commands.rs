@@ -322,6 +322,20 @@ async fn of_keys(keys: &Keys<'_>, name: &str, arguments: &[Bytes]) -> Result<Rep
             let holds = entry.as_ref().and_then(Entry::holds).map(field);
             Ok(Reply::Map(holds.into_iter().collect()))
         }
+        ("HINCRBY", [key, holder, change]) => {
+            let change = isize::try_from(integer(change)?).unwrap_or(isize::MAX);
+            let changed = reentrant::set_count(keys, key, holder, |count| count.checked_add_signed(change));
+            Ok(Reply::count(changed.await?.1))
+        }
+        ("HSET", [key, holder, count]) => {
+            let count = usize::try_from(integer(count)?).ok().filter(|count| *count > 0);
+            let (former, _) = reentrant::set_count(keys, key, holder, |_| count).await?;
+            Ok(Reply::flag(former == 0))
+        }
+        ("HDEL", [key, holder]) => {
+            let (former, _) = reentrant::set_count(keys, key, holder, |_| Some(0)).await?;
+            Ok(Reply::flag(former > 0))
+        }
         ("EXISTS", [_, ..]) => {
             let mut existing = 0;
             for key in arguments {

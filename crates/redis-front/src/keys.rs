@@ -29,6 +29,10 @@ const LEADER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time between two attempts to reach the leader.
 const LEADER_POLL_INTERVAL: Duration = Duration::from_millis(25);
 
+/// Error for a client that cannot get a free lock.
+pub(crate) const NOT_GRANTED: &str =
+    "BUSY the lock is free, but drained or closed for a time: it is granted to nobody";
+
 /// Reason for which a command has no ordinary reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {

@@ -6,7 +6,7 @@ pub fn is_command(name: &str) -> bool {
 }
 
 /// Names of all commands.
-pub(crate) const NAMES: [&str; 61] = [
+pub(crate) const NAMES: [&str; 64] = [
     "AUTH",
     "BLPOP",
     "CLIENT",
@@ -31,11 +31,14 @@ pub(crate) const NAMES: [&str; 61] = [
     "GET",
     "GETDEL",
     "GETSET",
+    "HDEL",
     "HELLO",
     "HEXISTS",
     "HGET",
     "HGETALL",
+    "HINCRBY",
     "HLEN",
+    "HSET",
     "INFO",
     "KEYS",
     "LOCKGATE.TOKEN",

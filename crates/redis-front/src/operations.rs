@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fault_injection::planted::{self, Bug};
 
-use crate::keys::{Entry, Expiry, Failure, Keys, Ttl, Value};
+use crate::keys::{Entry, Expiry, Failure, Keys, NOT_GRANTED, Ttl, Value};
 use crate::reply::Reply;
 
 /// Condition of `SET`.
@@ -129,9 +129,7 @@ pub(crate) async fn set(
         if entry.is_none() && keys.read(key).await?.is_none() {
             return match is_nx {
                 true => Ok(refused(options, None)),
-                false => Err(Failure::error(
-                    "BUSY the lock is free, but drained or closed for a time: it is granted to nobody",
-                )),
+                false => Err(Failure::error(NOT_GRANTED)),
             };
         }
     }

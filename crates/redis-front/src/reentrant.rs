@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use znode_store::{HoldingLease, LeaseChange, MAX_HOLDS, RequestId};
 
-use crate::keys::{Change, Changed, Entry, Expiry, Failure, Keys, Value};
+use crate::keys::{Change, Changed, Entry, Expiry, Failure, Keys, NOT_GRANTED, Value};
 use crate::scripts::sha1_of;
 
 /// Time after which a waiter looks again at a lock that does not end by itself, as a session holds it, or its lease never ends. A release wakes it
@@ -149,6 +149,54 @@ pub(crate) async fn renew(
         };
         if change.renew(lease, expiry).await? {
             return Ok(true);
+        }
+    }
+}
+
+/// Changes the number of holds of a holder to what `new_count` returns for the present one, which is 0 unless it holds the lock. With 0 the lock is
+/// free. Otherwise the lease keeps its time to live; that of a new one never ends. Returns the former and the new number.
+pub(crate) async fn set_count(
+    keys: &Keys<'_>,
+    key: &[u8],
+    holder_name: &[u8],
+    new_count: impl Fn(usize) -> Option<usize>,
+) -> Result<(usize, usize), Failure> {
+    let holder = holder(holder_name)?;
+    let mut change = keys.change(key)?;
+    loop {
+        let entry = change.read().await?;
+        let held = entry.as_ref().and_then(|entry| held_by(entry, holder));
+        let former = held.map_or(0, |(_, count)| count);
+        let count = new_count(former)
+            .filter(|count| *count <= MAX_HOLDS)
+            .ok_or_else(|| {
+                Failure::Error(format!(
+                    "ERR the hash of a lock has a number of holds of 0 to {MAX_HOLDS}"
+                ))
+            })?;
+        let note = Holds { holder, count }.note();
+        let is_done = match (&entry, held, count) {
+            (_, None, 0) => true,
+            (None, None, _) => {
+                let value = Value::parse(note.as_bytes())?;
+                change.acquire(&value, Expiry::Never).await?.is_some()
+            }
+            (Some(_), None, _) => {
+                return Err(Failure::error(
+                    "BUSY another holder has the lock, and the hash of a lock has one holder",
+                ));
+            }
+            (_, Some((lease, _)), 0) => change.end(lease, None).await? == Changed::Now,
+            (_, Some((lease, _)), _) => {
+                let expiry = Expiry::of_lease(lease);
+                change.rewrite(lease, &note, expiry, None).await? == Changed::Now
+            }
+        };
+        if is_done {
+            return Ok((former, count));
+        }
+        if entry.is_none() && keys.read(key).await?.is_none() {
+            return Err(Failure::error(NOT_GRANTED));
         }
     }
 }

@@ -74,6 +74,45 @@ async fn redisson_enters_and_leaves_again_and_again() {
 }
 
 #[tokio::test]
+async fn hash_of_a_lock_is_changed_by_its_holder_alone() {
+    let cluster = Cluster::start(1).await;
+    let mut client = cluster.client(0).await;
+    client
+        .script(
+            r#"
+        HINCRBY order a:1 1 => :1
+        HINCRBY order a:1 2 => :3
+        HGETALL order => ["a:1" "3"]
+        TTL order => :-1
+        PEXPIRE order 30000 => :1
+        HINCRBY order a:1 -1 => :2
+        HSET order a:1 5 => :0
+        HGET order a:1 => "5"
+        HDEL order b:1 => :0
+        HINCRBY order b:1 1 => -BUSY another holder has the lock, and the hash of a lock has one holder
+        HSET order b:1 1 => -BUSY another holder has the lock, and the hash of a lock has one holder
+        HINCRBY order a:1 -6 => -ERR the hash of a lock has a number of holds of 0 to 1000
+        HSET order a:1 0 => -ERR the hash of a lock has a number of holds of 0 to 1000
+        HINCRBY order a:1 9223372036854775807 => -ERR the hash of a lock has a number of holds of 0 to 1000
+        HINCRBY order a:1 -5 => :0
+        EXISTS order => :0
+        HSET order b:1 2 => :1
+        HDEL order b:1 => :1
+        HDEL order b:1 => :0
+        SET order x => +OK
+        HINCRBY order a:1 1 => -BUSY another holder has the lock, and the hash of a lock has one holder
+        "#,
+        )
+        .await;
+    client
+        .script("HINCRBY other a:1 1 => :1\nPEXPIRE other 30000 => :1\nHINCRBY other a:1 1 => :2")
+        .await;
+    let left = number(&mut client, "PTTL other").await;
+    assert!((1..=30_000).contains(&left), "{left}");
+    cluster.stop().await;
+}
+
+#[tokio::test]
 async fn fencing_token_of_redisson_is_that_of_the_lock() {
     let cluster = Cluster::start(1).await;
     let mut client = cluster.client(0).await;

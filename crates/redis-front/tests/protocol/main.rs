@@ -199,7 +199,7 @@ async fn transactions_scripts_and_errors_are_as_in_redis() {
             NONSENSE => -ERR unknown command 'NONSENSE', with args beginning with:…
             EXEC => -EXECABORT…
             EXEC => -ERR EXEC without MULTI
-            HSET k f => -ERR unknown command 'HSET', with args beginning with: 'k' 'f'
+            ZADD k f => -ERR unknown command 'ZADD', with args beginning with: 'k' 'f'
             GET => -ERR wrong number of arguments for 'get' command
             SET k v NX XX => -ERR syntax error
             SET k v EX 0 => -ERR invalid expire time in 'set' command
