@@ -5,8 +5,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
+use cli_support::api_client::ApiClient;
 use futures_util::FutureExt as _;
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -22,6 +24,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Total time for which a call is retried on all nodes.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Number of locks that one request acquires.
+const LOCKS_IN_BATCH: usize = 128;
+
 /// Sessions that one connection renews.
 type SessionIds = Rc<RefCell<Vec<String>>>;
 
@@ -30,6 +35,8 @@ pub struct Sessions {
     nodes: Nodes,
     ttl: Duration,
     at_a_time: usize,
+    /// Number of locks that each session holds.
+    locks: usize,
     count: usize,
     groups: Vec<SessionIds>,
     heartbeats: Rc<RefCell<Durations>>,
@@ -38,13 +45,14 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Creates an empty set of sessions. `at_a_time` connections open sessions in parallel and then renew
-    /// them.
-    pub fn new(nodes: Nodes, ttl: Duration, at_a_time: usize) -> Self {
+    /// Creates an empty set of sessions. `at_a_time` connections open sessions in parallel, acquire `locks` locks
+    /// for each, and then renew them.
+    pub fn new(nodes: Nodes, ttl: Duration, at_a_time: usize, locks: usize) -> Self {
         Self {
             nodes,
             ttl,
             at_a_time,
+            locks,
             count: 0,
             groups: Vec::new(),
             heartbeats: Rc::default(),
@@ -72,7 +80,7 @@ impl Sessions {
             };
             // Heartbeats begin at once, because opening the other sessions takes longer than a TTL.
             self.renewals.spawn_local(renewal.run().boxed_local());
-            let (nodes, ttl) = (self.nodes.clone(), self.ttl);
+            let (nodes, ttl, locks) = (self.nodes.clone(), self.ttl, self.locks);
             openers.spawn_local(
                 async move {
                     let mut api = nodes.client(number, CALL_TIMEOUT);
@@ -85,7 +93,8 @@ impl Sessions {
                                 Err(error) => return Err(error).context("opening a session"),
                             }
                         };
-                        group.borrow_mut().push(session);
+                        group.borrow_mut().push(session.clone());
+                        acquire(&mut api, &session, locks).await?;
                         opened.set(opened.get() + 1);
                     }
                     Ok(())
@@ -136,6 +145,39 @@ impl Sessions {
         }
         Ok((self.heartbeats.take().percentiles(), self.late.take()))
     }
+}
+
+/// Acquires locks of the session's own.
+async fn acquire(api: &mut ApiClient, session: &str, locks: usize) -> anyhow::Result<()> {
+    let numbers: Vec<usize> = (0..locks).collect();
+    for batch in numbers.chunks(LOCKS_IN_BATCH) {
+        let request = |number: &usize| {
+            json!({
+                "path": format!("/v1/locks/bench%2Fidle%2F{session}%2F{number}/acquire"),
+                "body": { "session": session, "request_id": format!("{session}-{number}") },
+            })
+        };
+        let body = json!({ "requests": batch.iter().map(request).collect::<Vec<_>>() });
+        let response = api
+            .call("POST", "/v1/batch", &body, CALL_TIMEOUT)
+            .await
+            .context("acquiring locks")?
+            .json();
+        let results = response["results"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        if let Some(refused) = results.iter().find(|result| result["status"] != 200) {
+            bail!("a lock was not acquired: {refused}");
+        }
+        ensure!(
+            results.len() == batch.len(),
+            "{} results for {} locks",
+            results.len(),
+            batch.len()
+        );
+    }
+    Ok(())
 }
 
 async fn failed(renewals: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {

@@ -57,6 +57,9 @@ pub struct Arguments {
     /// Number of sessions
     #[arg(long, default_value_t = 10_000)]
     sessions: usize,
+    /// Number of locks that each session holds, over http
+    #[arg(long, default_value_t = 0)]
+    locks: usize,
     /// Time to hold them when all are open; an interrupt ends it earlier
     #[arg(long, value_name = "TIME", alias = "seconds", default_value = "30s", value_parser = durations::seconds_or_zero)]
     duration: Duration,
@@ -77,11 +80,13 @@ pub struct Arguments {
 pub struct IdleReport {
     /// Number of sessions.
     pub sessions: usize,
+    /// Number of locks that each session held.
+    pub locks: usize,
     /// `zookeeper`: with a connection each; `http`: without.
     pub over: &'static str,
     /// Number of servers.
     pub servers: usize,
-    /// Time from the first connection until all sessions were open, in seconds.
+    /// Time from the first connection until all sessions were open and held their locks, in seconds.
     pub opening_seconds: f64,
     /// Opened sessions per second.
     pub opened_per_second: f64,
@@ -127,6 +132,7 @@ async fn measure(args: &Arguments) -> anyhow::Result<IdleReport> {
     let memory_before_bytes = memory()?;
     let mut report = match args.over {
         Over::Zookeeper => {
+            ensure_usage!(args.locks == 0, "--locks requires --over http");
             open_files::raise(args.sessions as u64 + OTHER_FILES)?;
             let nodes = at(args.target.zookeeper_nodes()?)?.called_from(args.from.clone());
             with_connections(args, &nodes, memory).await?
@@ -267,7 +273,7 @@ async fn without_connections(
     nodes: Nodes,
     memory: impl Fn() -> anyhow::Result<Vec<u64>>,
 ) -> anyhow::Result<IdleReport> {
-    let mut sessions = Sessions::new(nodes.clone(), TTL, AT_A_TIME.min(args.sessions));
+    let mut sessions = Sessions::new(nodes.clone(), TTL, AT_A_TIME.min(args.sessions), args.locks);
     let mut progress = Progress::counting("opened", "sessions");
     let mut report = |opened: usize| progress.at(opened as u64, args.sessions as u64);
     let begin = Instant::now();
@@ -295,6 +301,7 @@ fn report_of(
 ) -> IdleReport {
     IdleReport {
         sessions: args.sessions,
+        locks: args.locks,
         over,
         servers: nodes.count(),
         opening_seconds: took.as_secs_f64(),
@@ -340,8 +347,9 @@ async fn hold(args: &Arguments, mut lost: impl FnMut() -> anyhow::Result<usize>)
 
 fn print(report: &IdleReport) -> anyhow::Result<()> {
     say(format!(
-        "{} sessions at {} servers over {}: opened in {:.1} s, {:.0}/s; kept for {:.1} s, {} lost",
+        "{} sessions with {} locks each at {} servers over {}: opened in {:.1} s, {:.0}/s; kept for {:.1} s, {} lost",
         report.sessions,
+        report.locks,
         report.servers,
         report.over,
         report.opening_seconds,

@@ -117,13 +117,18 @@ async fn zookeeper_sessions_have_the_requested_servers_and_addresses() {
 #[tokio::test]
 async fn http_sessions_keep_no_connections() {
     let cluster = TestCluster::start().await;
-    let idle = Idle::open(&cluster, &["--sessions", "100", "--over", "http"]).await;
+    let idle = Idle::open(&cluster, &["--sessions", "100", "--over", "http", "--locks", "2"]).await;
     assert_eq!(sessions(&cluster).await.len(), 100);
+    let path = "/v1/locks?prefix=bench/idle&limit=1000&linearizable=true";
+    let held = cluster.send(1, "GET", path, &Value::Null).await.json();
+    let held = held["locks"].as_array().unwrap();
+    assert_eq!(held.iter().filter(|lock| lock["holders"] == 1).count(), 200);
     assert_eq!(connections(&cluster).await, [0, 0, 0]);
 
     let (report, content) = idle.interrupt().await;
     assert!(content, "{report}");
     is_sound(&report, "http", 100, 3);
+    assert_eq!(report["locks"], 2, "{report}");
     assert_eq!(sessions(&cluster).await, Vec::<Value>::new());
 }
 
@@ -154,6 +159,7 @@ async fn invalid_arguments_open_no_session() {
     for (arguments, why) in [
         (["--at", "4"], "there is no server 4 among 3"),
         (["--sessions", "0"], "at least one session is needed"),
+        (["--locks", "1"], "--locks requires --over http"),
     ] {
         let stderr = fails(&[&["bench", "idle", "--dir", dir], &arguments[..]].concat()).await;
         assert!(stderr.contains(why), "{stderr}");
