@@ -1,8 +1,6 @@
 //! Permissions that each command needs. The lists have no wildcard, so a new command does not compile without a decision about its callers.
 //! `apply/authorize.rs` decides whether a caller has the permissions.
 
-use alloc::vec::Vec;
-
 use crate::model::access::command::AccessCommand;
 use crate::model::access::right::{Right, Rights};
 use crate::model::command::{Command, CreateMode, Op, Step};
@@ -60,37 +58,42 @@ pub(crate) struct Creation<'c> {
     pub(crate) parents: bool,
 }
 
-/// Returns all needs of a command. A transaction has one need for each operation, in their order. Those of a step in turn are checked
-/// later.
-pub(crate) fn rights_needed(command: &Command) -> Vec<Need<'_>> {
+/// Passes each need of a command to `check`, until one is not met. A transaction has one need for each operation, in their order.
+pub(crate) fn check_needs<'c, E>(
+    command: &'c Command,
+    mut check: impl FnMut(Need<'c>) -> Result<(), E>,
+) -> Result<(), E> {
     match command {
         // The secret of a lease is the right to it.
         Command::OpenSession { .. } | Command::RenewLease { .. } | Command::ReleaseLease { .. } => {
-            Vec::from([Need::Admission])
+            check(Need::Admission)
         }
-        Command::CloseSession { session } => Vec::from([Need::Session(*session)]),
+        Command::CloseSession { session } => check(Need::Session(*session)),
         Command::ExpireSessions { .. }
         | Command::Sweep(_)
         | Command::SetLimits(_)
         | Command::RecordSilence { .. }
-        | Command::NoteHeartbeats { .. } => Vec::from([Need::Internal]),
-        Command::Write(op) => Vec::from([needed_by_op(op)]),
-        Command::Multi(ops) => ops.iter().map(needed_by_op).collect(),
-        Command::Lock(step) => needed_by_step(step),
-        Command::Reconnect { session, password: _ } => Vec::from([Need::Reconnect(*session)]),
-        Command::InTurn { turn: _, step } => rights_needed_in_turn(step),
-        Command::Access(command) => Vec::from([needed_by_access(command)]),
+        | Command::NoteHeartbeats { .. } => check(Need::Internal),
+        Command::Write(op) => check(needed_by_op(op)),
+        Command::Multi(ops) => ops.iter().map(needed_by_op).try_for_each(check),
+        Command::Lock(step) => check_needs_of_lock(step, check),
+        Command::Reconnect { session, password: _ } => check(Need::Reconnect(*session)),
+        Command::InTurn { turn: _, step } => check_needs_in_turn(step, check),
+        Command::Access(command) => check(needed_by_access(command)),
         // It bypasses access control lists, and the rules for znodes that only locks and sessions write.
-        Command::Mirror(_) => Vec::from([Need::AdministerAll]),
+        Command::Mirror(_) => check(Need::AdministerAll),
     }
 }
 
-/// Returns all needs of a step in turn, which only the session's own connection sends.
-pub(crate) fn rights_needed_in_turn(step: &Step) -> Vec<Need<'_>> {
+/// Passes each need of a step in turn to `check`, as [`check_needs`] does. Only the session's own connection sends steps.
+pub(crate) fn check_needs_in_turn<'c, E>(
+    step: &'c Step,
+    mut check: impl FnMut(Need<'c>) -> Result<(), E>,
+) -> Result<(), E> {
     match step {
-        Step::Write(op) => Vec::from([needed_by_op(op)]),
-        Step::Multi(ops) => ops.iter().map(needed_by_op).collect(),
-        Step::CloseSession => Vec::from([Need::Admission]),
+        Step::Write(op) => check(needed_by_op(op)),
+        Step::Multi(ops) => ops.iter().map(needed_by_op).try_for_each(check),
+        Step::CloseSession => check(Need::Admission),
     }
 }
 
@@ -131,32 +134,34 @@ fn needed_by_op(op: &Op) -> Need<'_> {
     }
 }
 
-fn needed_by_step(step: &LockCommand) -> Vec<Need<'_>> {
+fn check_needs_of_lock<'c, E>(
+    step: &'c LockCommand,
+    mut check: impl FnMut(Need<'c>) -> Result<(), E>,
+) -> Result<(), E> {
     match step {
         LockCommand::Acquire { wish, .. } | LockCommand::AcquireBounded { wish, .. } => {
-            Vec::from([Need::Of(Right::Lock, wish.lock.znode())])
+            check(Need::Of(Right::Lock, wish.lock.znode()))
         }
         LockCommand::AcquireMany { wishes, .. } => wishes
             .iter()
-            .map(|wish| Need::Of(Right::Lock, wish.lock.znode()))
-            .collect(),
-        LockCommand::Upgrade { lock, .. } => Vec::from([Need::Of(Right::Lock, lock.znode())]),
+            .try_for_each(|wish| check(Need::Of(Right::Lock, wish.lock.znode()))),
+        LockCommand::Upgrade { lock, .. } => check(Need::Of(Right::Lock, lock.znode())),
         LockCommand::Release { lock, holder }
         | LockCommand::Withdraw { lock, holder, .. }
         | LockCommand::Downgrade { lock, holder, .. }
-        | LockCommand::AnswerRevoke { lock, holder, .. } => Vec::from([Need::Contender(lock, holder)]),
+        | LockCommand::AnswerRevoke { lock, holder, .. } => check(Need::Contender(lock, holder)),
         LockCommand::ReleaseMany { holders } | LockCommand::WithdrawMany { holders, .. } => {
-            Vec::from([Need::SomeContender(holders)])
+            check(Need::SomeContender(holders))
         }
         LockCommand::Break { lock, .. } | LockCommand::Revoke { lock, .. } => {
-            Vec::from([Need::Of(Right::Break, lock.znode())])
+            check(Need::Of(Right::Break, lock.znode()))
         }
-        LockCommand::Configure { lock, .. } => Vec::from([Need::Of(Right::Administer, lock.znode())]),
-        LockCommand::CountDelays { .. } | LockCommand::EndHolds { .. } => Vec::from([Need::Internal]),
-        LockCommand::ChangeLease { lock, lease, .. } => Vec::from([
-            Need::Of(Right::Lock, lock.znode()),
-            Need::HoldingLease(lock, *lease),
-        ]),
+        LockCommand::Configure { lock, .. } => check(Need::Of(Right::Administer, lock.znode())),
+        LockCommand::CountDelays { .. } | LockCommand::EndHolds { .. } => check(Need::Internal),
+        LockCommand::ChangeLease { lock, lease, .. } => {
+            check(Need::Of(Right::Lock, lock.znode()))?;
+            check(Need::HoldingLease(lock, *lease))
+        }
     }
 }
 

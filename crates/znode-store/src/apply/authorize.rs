@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use crate::access::needs::{Creation, Need, rights_needed, rights_needed_in_turn};
+use crate::access::needs::{Creation, Need, check_needs, check_needs_in_turn};
 use crate::access::session_use::may_claim;
 use crate::access::table::CallerRights;
 use crate::apply::context::{Context, MAX_DESCENDANTS};
@@ -14,10 +14,12 @@ use crate::model::access::principal::Principal;
 use crate::model::access::right::{Right, Rights};
 use crate::model::command::{Command, CreateMode, Step};
 use crate::model::entry::Rules;
+use crate::model::identity::Identities;
 use crate::model::ids::SessionId;
 use crate::model::path::{LockName, ZPath};
 use crate::model::refusal::{Owner, Refusal};
 use crate::model::reply::Outcome;
+use crate::read::View;
 use crate::store::Store;
 
 const LOCK_OR_WRITE: Rights = Rights::of([Right::Lock, Right::Write]);
@@ -30,44 +32,23 @@ pub(crate) fn admit(
     session: Option<SessionId>,
     command: &Command,
 ) -> Result<(), Refusal> {
-    let caller_rights = store.access.caller_rights(cx.caller, cx.now_ms)?;
-    // Only the session's own connection sends steps in turn.
-    let is_its_connection = matches!(command, Command::InTurn { .. });
-    let is_claimable = is_its_connection || cx.rules == Rules::Former;
-    if let Some(session) = session {
-        store.sessions.require(session)?;
-        let is_asked_below = matches!(command, Command::Reconnect { session: own, .. } if *own == session);
-        if !is_asked_below {
-            match is_claimable {
-                true => caller_rights.may_go_on(store.sessions.owned(session), cx.caller)?,
-                false => caller_rights.may_use(store.sessions.owned(session), cx.caller)?,
-            }
-            // The request renews the session, whatever its outcome is.
-            store.sessions.note_request(session, cx.zxid)?;
-        }
+    let authorization = Authorization::in_context(store, cx, session)?;
+    let own = authorization.session_in_use(command)?;
+    let authorized = match command {
+        Command::InTurn { .. } => Ok(()),
+        _ => authorization.authorize(command),
+    };
+    let may_claim = authorization.may_claim(command);
+    if let Some(session) = own {
+        // The request renews the session, whatever its outcome is.
+        store.sessions.note_request(session, cx.zxid)?;
     }
-    if !matches!(command, Command::InTurn { .. }) {
-        authorize(store, cx, session, command)?;
-    }
-    if let Some(session) = session.filter(|_| is_claimable) {
-        let owned = store.sessions.owned(session);
-        if owned.owner.is_some_and(|owner| may_claim(owner, cx.caller)) {
-            store.sessions.change_owner(session, Principal::of(cx.caller));
-            record_certificate(store, session, cx.caller);
-        }
+    authorized?;
+    if let Some(session) = session.filter(|_| may_claim) {
+        store.sessions.change_owner(session, Principal::of(cx.caller));
+        record_certificate(store, session, cx.caller);
     }
     Ok(())
-}
-
-/// Refuses a command whose caller lacks the rights that it needs.
-fn authorize(
-    store: &Store,
-    cx: &Context<'_>,
-    session: Option<SessionId>,
-    command: &Command,
-) -> Result<(), Refusal> {
-    let is_transaction = matches!(command, Command::Multi(_));
-    meets_all(store, cx, session, rights_needed(command), is_transaction)
 }
 
 /// Refuses a step in turn whose caller lacks the rights. The turn is used up all the same.
@@ -77,36 +58,27 @@ pub(crate) fn authorize_step(
     session: Option<SessionId>,
     step: &Step,
 ) -> Result<(), Refusal> {
-    let is_transaction = matches!(step, Step::Multi(_));
-    meets_all(store, cx, session, rights_needed_in_turn(step), is_transaction)
+    let authorization = Authorization::in_context(store, cx, session)?;
+    authorization.authorize_step(step)
 }
 
-fn meets_all(
-    store: &Store,
-    cx: &Context<'_>,
-    session: Option<SessionId>,
-    needs: Vec<Need<'_>>,
-    is_transaction: bool,
-) -> Result<(), Refusal> {
-    let caller_rights = store.access.caller_rights(cx.caller, cx.now_ms)?;
-    let authorization = Authorization {
-        store,
-        caller_rights,
-        session,
-        cx,
-    };
-    for (index, need) in (0..).zip(needs) {
-        authorization
-            .meets(need)
-            .map_err(|refusal| match is_transaction {
-                true => Refusal::Multi {
-                    index,
-                    refusal: refusal.into(),
-                },
-                false => refusal,
-            })?;
+impl View<'_> {
+    /// Refuses a request that [`Store::apply_by`] would refuse in this state because its caller is not authenticated, uses another principal's
+    /// session, or lacks the rights. A node asks before it proposes, so that such a request costs no log entry. The answer is that of one moment:
+    /// the caller may get the rights, and its session may be opened, later.
+    pub fn may_request(
+        &self,
+        rules: Rules,
+        session: Option<SessionId>,
+        command: &Command,
+    ) -> Result<(), Refusal> {
+        if !self.store.is_secured() {
+            return Ok(());
+        }
+        let authorization = Authorization::of(*self, rules, self.store.time_ms, session)?;
+        authorization.session_in_use(command)?;
+        authorization.authorize(command)
     }
-    Ok(())
 }
 
 /// Removes from an answer the locks and sessions that the caller may not see.
@@ -143,18 +115,100 @@ pub(crate) fn conceal(store: &Store, cx: &Context<'_>, outcome: Outcome) -> Outc
 /// Caller of a command, and the session that it acts for.
 struct Authorization<'a> {
     store: &'a Store,
+    caller: &'a Identities,
     caller_rights: CallerRights<'a>,
     session: Option<SessionId>,
-    cx: &'a Context<'a>,
+    rules: Rules,
 }
 
-impl Authorization<'_> {
+impl<'a> Authorization<'a> {
+    /// Refuses a caller that is not authenticated.
+    fn of(view: View<'a>, rules: Rules, now_ms: u64, session: Option<SessionId>) -> Result<Self, Refusal> {
+        let View { store, caller } = view;
+        Ok(Self {
+            store,
+            caller,
+            caller_rights: store.access.caller_rights(caller, now_ms)?,
+            session,
+            rules,
+        })
+    }
+
+    fn in_context(
+        store: &'a Store,
+        cx: &'a Context<'_>,
+        session: Option<SessionId>,
+    ) -> Result<Self, Refusal> {
+        Self::of(store.seen_by(cx.caller), cx.rules, cx.now_ms, session)
+    }
+
+    /// Returns whether the session belongs to its connection, which may authenticate after it has opened the session. Only the session's own
+    /// connection sends steps in turn.
+    fn is_claimable(&self, command: &Command) -> bool {
+        matches!(command, Command::InTurn { .. }) || self.rules == Rules::Former
+    }
+
+    /// Returns whether the caller of a command owns its session from then on.
+    fn may_claim(&self, command: &Command) -> bool {
+        self.is_claimable(command)
+            && (self.session)
+                .and_then(|session| self.store.sessions.owned(session).owner)
+                .is_some_and(|owner| may_claim(owner, self.caller))
+    }
+
+    /// Refuses the use of a session that does not live, or of another principal's. Returns the session, unless the command resumes it: then the
+    /// command's own need decides.
+    fn session_in_use(&self, command: &Command) -> Result<Option<SessionId>, Refusal> {
+        let Some(session) = self.session else {
+            return Ok(None);
+        };
+        self.store.sessions.require(session)?;
+        if matches!(command, Command::Reconnect { session: own, .. } if *own == session) {
+            return Ok(None);
+        }
+        let owned = self.store.sessions.owned(session);
+        match self.is_claimable(command) {
+            true => self.caller_rights.may_go_on(owned, self.caller)?,
+            false => self.caller_rights.may_use(owned, self.caller)?,
+        }
+        Ok(Some(session))
+    }
+
+    /// Refuses a command whose caller lacks the rights that it needs.
+    fn authorize(&self, command: &Command) -> Result<(), Refusal> {
+        match command {
+            Command::Multi(_) => check_needs(command, self.of_transaction()),
+            Command::InTurn { step, .. } => self.authorize_step(step),
+            _ => check_needs(command, |need| self.meets(need)),
+        }
+    }
+
+    fn authorize_step(&self, step: &Step) -> Result<(), Refusal> {
+        match step {
+            Step::Multi(_) => check_needs_in_turn(step, self.of_transaction()),
+            _ => check_needs_in_turn(step, |need| self.meets(need)),
+        }
+    }
+
+    /// Returns the check of the needs of a transaction: a refusal has the index of the operation.
+    fn of_transaction(&self) -> impl FnMut(Need<'_>) -> Result<(), Refusal> {
+        let mut indices = 0..;
+        move |need| {
+            let index = indices.next().expect("operations are few");
+            self.meets(need).map_err(|refusal| Refusal::Multi {
+                index,
+                refusal: refusal.into(),
+            })
+        }
+    }
+
     fn meets(&self, need: Need<'_>) -> Result<(), Refusal> {
         let Self {
             store,
+            caller,
             caller_rights,
             session,
-            cx,
+            rules,
         } = self;
         match need {
             Need::Admission => Ok(()),
@@ -163,11 +217,11 @@ impl Authorization<'_> {
             Need::AdministerAll => caller_rights.require(Right::Administer, &ZPath::root()),
             Need::Of(right, path) => caller_rights.require(right, path),
             Need::AnyOf(rights, path) => self.require_any(rights, path),
-            Need::Session(of) => match cx.rules {
-                Rules::Former => caller_rights.may_go_on(store.sessions.owned(of), cx.caller),
-                Rules::Current => caller_rights.may_use(store.sessions.owned(of), cx.caller),
+            Need::Session(of) => match rules {
+                Rules::Former => caller_rights.may_go_on(store.sessions.owned(of), caller),
+                Rules::Current => caller_rights.may_use(store.sessions.owned(of), caller),
             },
-            Need::Reconnect(of) => caller_rights.may_reconnect(store.sessions.owned(of), cx.caller),
+            Need::Reconnect(of) => caller_rights.may_reconnect(store.sessions.owned(of), caller),
             Need::Create(creation) => self.create(&creation),
             Need::Change(path) => match tree_queries::contender_at(store, path, *session) {
                 Some(ContenderOwnership { is_own: true, .. }) => self.require_any(LOCK_OR_WRITE, path),
@@ -177,7 +231,7 @@ impl Authorization<'_> {
             Need::DeleteAll(path) => {
                 self.delete(path)?;
                 // With more locks below, the deletion is refused because of their number.
-                let most = match cx.rules {
+                let most = match rules {
                     Rules::Former => usize::MAX,
                     Rules::Current => MAX_DESCENDANTS,
                 };
@@ -204,7 +258,7 @@ impl Authorization<'_> {
             // A lease that has ended is reported when the command is executed.
             Need::HoldingLease(_, lease) if store.sessions.get(lease).is_none() => Ok(()),
             Need::HoldingLease(lock, lease) => {
-                match caller_rights.may_use(store.sessions.owned(lease), cx.caller) {
+                match caller_rights.may_use(store.sessions.owned(lease), caller) {
                     Ok(()) => Ok(()),
                     Err(_) => caller_rights.require(Right::Break, lock.znode()),
                 }
@@ -293,7 +347,7 @@ impl Authorization<'_> {
     /// Returns whether this is the znode of a lock, or one above it, as ZooKeeper clients create them before their contenders. A znode with the name
     /// of a contender is excluded: it would be a contender for their recipes, but not for the lock.
     fn makes_way_for_a_lock(&self, at: &ZPath, mode: CreateMode, is_plain: bool) -> bool {
-        let may_look_like_a_contender = self.cx.rules == Rules::Former;
+        let may_look_like_a_contender = self.rules == Rules::Former;
         is_plain
             && matches!(mode, CreateMode::Persistent | CreateMode::Container)
             && is_of_locks(at)

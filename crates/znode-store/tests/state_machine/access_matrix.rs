@@ -7,7 +7,7 @@ use znode_store::{
     AccessCommand, Acl, AttemptId, Command, CreateMode, CreatePath, Downgraded, EntryContext, HoldBounds,
     Identities, Identity, LeaseChange, LeaseKey, Limits, LockCommand, LockMode, LockName, LockWish,
     MirrorStep, NewLease, NewToken, Op, Password, PathGrant, Refusal, Request, Right, Rights, RoleName,
-    SessionId, Step, Store, TokenHash, TokenId, Turn, Unproven, WithdrawCause, ZPath, Zxid,
+    Rules, SessionId, Step, Store, TokenHash, TokenId, Turn, Unproven, WithdrawCause, ZPath, Zxid,
 };
 
 const NOW_MS: u64 = 1_000;
@@ -840,9 +840,18 @@ fn everybody_asks_for_everything_everywhere() {
                     caller: who.identities(),
                     ..Request::anonymous(command)
                 };
+                let early =
+                    store
+                        .seen_by(&request.caller)
+                        .may_request(Rules::Current, session, &request.command);
                 let mut events = Vec::new();
                 let outcome = store.apply(&entry, request.clone(), &mut events).outcome;
                 cells += 1;
+                // The state does not know yet that the token has expired.
+                if who != Who::Expired {
+                    let refused = outcome.as_ref().err().filter(|refusal| is_denied(refusal));
+                    assert_eq!(early.as_ref().err(), refused, "{who:?} at {place:?}: {request}");
+                }
                 let is_let = !outcome.as_ref().is_err_and(is_denied);
                 if is_let != allowed {
                     wrong.push(format!("{who:?} at {place:?}, {rule:?}: {request}: {outcome:?}"));
