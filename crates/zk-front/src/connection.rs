@@ -66,8 +66,8 @@ pub(crate) struct Connection {
     watches: WatchConnection,
     keepalive: SessionKeepalive,
     outstanding: Outstanding,
-    /// Kind of work of the first waiting request, if it waits for admission because the node is overloaded.
-    held_back: Option<Work>,
+    /// Condition that the first waiting request waits for, besides the pending requests.
+    held_back: Option<HeldBack>,
     inbox: BytesMut,
     /// Memory permit of a large request that is being received.
     large: Option<OwnedSemaphorePermit>,
@@ -76,6 +76,16 @@ pub(crate) struct Connection {
     ending: Option<End>,
     /// True once the close of the session was proposed.
     closes: bool,
+}
+
+/// Condition that a write waits for.
+enum HeldBack {
+    /// A permit for such work, because the node is overloaded.
+    Overload(Work),
+    /// A read barrier, because the client has no right to the write by this node's state, which may be behind.
+    MissingRight(Barrier),
+    /// Nothing more: the read barrier was passed, and the state decides.
+    CaughtUp,
 }
 
 /// End of a connection.
@@ -226,7 +236,10 @@ impl Connection {
                     Err(KeepaliveEnd::NotAllowed(refusal)) => return Err(Broken::NotAllowed(refusal)),
                     Err(KeepaliveEnd::CutOff) => return Err(Broken::CutOff),
                 },
-                () = admission(self.front.node(), self.held_back, self.identities.all()), if has_room => self.start_waiting()?,
+                released = release(self.front.node(), &mut self.held_back, self.identities.all()), if has_room => {
+                    released?;
+                    self.start_waiting()?;
+                }
                 // Process further received requests after other tasks have run.
                 () = tokio::task::yield_now(), if more => {}
                 () = &mut stopped, if self.ending.is_none() => {
@@ -351,6 +364,9 @@ impl Connection {
 
     /// Starts waiting requests, up to the next one that has to wait.
     fn start_waiting(&mut self) -> Result<(), Broken> {
+        if matches!(self.held_back, Some(HeldBack::MissingRight(_))) {
+            return Ok(());
+        }
         while self.out.len() < MAX_UNSENT
             && let Some(waiting) = self.outstanding.take_waiting()
         {
@@ -365,7 +381,7 @@ impl Connection {
     /// Starts or answers a request. Returns the request if it has to wait: a read for pending writes, or a
     /// write for admission.
     fn start(&mut self, waiting: WaitingRequest) -> Result<Option<WaitingRequest>, Broken> {
-        self.held_back = None;
+        let caught_up = matches!(self.held_back.take(), Some(HeldBack::CaughtUp));
         let WaitingRequest {
             xid,
             received,
@@ -378,48 +394,21 @@ impl Connection {
         };
         match request {
             Request::Auth { scheme, auth, .. } => self.auth(xid, received, &scheme, auth.as_deref())?,
-            Request::CloseSession => {
-                let Some(permit) = self.admit(&Step::CloseSession) else {
-                    let request = Ok(request);
-                    return Ok(Some(WaitingRequest {
-                        xid,
-                        received,
-                        request,
-                        bytes,
-                    }));
-                };
-                self.closes = true;
-                self.write(
-                    xid,
-                    received,
-                    Step::CloseSession,
-                    permit,
-                    WriteReply::CloseSession,
-                )?;
-            }
-            Request::Multi(ref items) => {
-                let op = |item| self.op(item, true).unwrap_or_else(translate::refused_with);
-                let ops: Vec<Op> = items.iter().map(op).collect();
-                let step = Step::Multi(ops);
-                let Some(permit) = self.admit(&step) else {
-                    let request = Ok(request);
-                    return Ok(Some(WaitingRequest {
-                        xid,
-                        received,
-                        request,
-                        bytes,
-                    }));
-                };
-                let shapes = items.iter().map(Shape::in_multi).collect();
-                self.write(xid, received, step, permit, WriteReply::Multi(shapes))?;
-            }
-            Request::Create { .. }
+            Request::CloseSession
+            | Request::Multi(_)
+            | Request::Create { .. }
             | Request::Delete { .. }
             | Request::SetData { .. }
-            | Request::SetAcl { .. } => match self.op(&request, false) {
-                Ok(op) => {
-                    let step = Step::Write(op);
-                    let Some(permit) = self.admit(&step) else {
+            | Request::SetAcl { .. } => {
+                let (step, reply) = match self.step(&request) {
+                    Ok(step) => step,
+                    Err(code) => return self.answer_known(xid, received, Err(code)).map(|()| None),
+                };
+                let write = self.in_turn(step);
+                match self.admit(&write, caught_up) {
+                    Admission::Permitted(permit) => self.write(xid, received, write, permit, reply)?,
+                    Admission::Refused(refused) => self.answer_write(xid, received, refused, reply)?,
+                    Admission::Waits => {
                         let request = Ok(request);
                         return Ok(Some(WaitingRequest {
                             xid,
@@ -427,12 +416,9 @@ impl Connection {
                             request,
                             bytes,
                         }));
-                    };
-                    let answer = WriteReply::One(Shape::of(&request));
-                    self.write(xid, received, step, permit, answer)?;
+                    }
                 }
-                Err(code) => self.answer_known(xid, received, Err(code))?,
-            },
+            }
             Request::Sync { path } => {
                 let node = self.front.node().clone();
                 let barrier: Barrier = Box::pin(async move { node.read_barrier().await });
@@ -506,38 +492,76 @@ impl Connection {
         self.answer_auth(xid, received, code)
     }
 
-    /// Acquires an admission permit for a write; `None` while the node is overloaded. ZooKeeper does not
-    /// reject requests then, but stops reading.
-    fn admit(&mut self, step: &Step) -> Option<AdmissionPermit> {
-        let permit = self
-            .front
-            .node()
-            .permit_for_step(step, self.identities.all())
-            .ok();
-        self.held_back = permit.is_none().then(|| Work::of_step(step));
-        permit
+    /// Returns the step that a write request takes, and the form of its reply.
+    fn step(&mut self, request: &Request) -> Result<(Step, WriteReply), ErrorCode> {
+        Ok(match request {
+            Request::CloseSession => (Step::CloseSession, WriteReply::CloseSession),
+            Request::Multi(items) => {
+                let op = |item| self.op(item, true).unwrap_or_else(translate::refused_with);
+                let step = Step::Multi(items.iter().map(op).collect());
+                (
+                    step,
+                    WriteReply::Multi(items.iter().map(Shape::in_multi).collect()),
+                )
+            }
+            write => (
+                Step::Write(self.op(write, false)?),
+                WriteReply::One(Shape::of(write)),
+            ),
+        })
+    }
+
+    /// Returns the request of the connection's next write.
+    fn in_turn(&self, step: Step) -> znode_store::Request {
+        let turn = Turn {
+            since: self.since,
+            number: self.counted_writes + self.outstanding.pending_writes(),
+        };
+        znode_store::Request {
+            session: Some(self.session),
+            request_id: None,
+            caller: self.identities.all().clone(),
+            command: Command::InTurn { turn, step },
+        }
+    }
+
+    /// Acquires an admission permit for a write. The write waits while the node is overloaded: ZooKeeper does not reject requests then,
+    /// but stops reading. A write that the client has no right to waits for the pending ones, which may give it the right to its own
+    /// contenders, and then until the node has `caught_up`.
+    fn admit(&mut self, write: &znode_store::Request, caught_up: bool) -> Admission {
+        let node = self.front.node();
+        let Ok(permit) = node.permit_to_wait(write) else {
+            self.held_back = Some(HeldBack::Overload(Work::of(write)));
+            return Admission::Waits;
+        };
+        match node.refusal(write) {
+            None => Admission::Permitted(permit),
+            Some(refused) if caught_up => Admission::Refused(refused),
+            Some(_) => {
+                if !self.outstanding.has_pending() {
+                    let node = node.clone();
+                    self.held_back = Some(HeldBack::MissingRight(Box::pin(async move {
+                        // The permit is the client's share of the read barriers, too.
+                        let _permit = permit;
+                        node.read_barrier().await
+                    })));
+                }
+                Admission::Waits
+            }
+        }
     }
 
     fn write(
         &mut self,
         xid: i32,
         received: Received,
-        step: Step,
+        write: znode_store::Request,
         permit: AdmissionPermit,
         reply: WriteReply,
     ) -> Result<(), Broken> {
-        let turn = Turn {
-            since: self.since,
-            number: self.counted_writes + self.outstanding.pending_writes(),
-        };
-        let request = znode_store::Request {
-            session: Some(self.session),
-            request_id: None,
-            caller: self.identities.all().clone(),
-            command: Command::InTurn { turn, step },
-        };
+        self.closes |= matches!(reply, WriteReply::CloseSession);
         let node = self.front.node();
-        let proposal = trace::within(received.traced.as_deref(), || node.submit_in(request, permit))?;
+        let proposal = trace::within(received.traced.as_deref(), || node.submit_in(write, permit))?;
         self.outstanding
             .add_pending(xid, received, PendingOutcome::Write(proposal, reply));
         Ok(())
@@ -723,12 +747,30 @@ impl Connection {
     }
 }
 
-/// Waits until the held-back work may be admitted; never completes if there is none.
-async fn admission(node: &Node, held_back: Option<Work>, caller: &Identities) {
+/// Decision about a write.
+enum Admission {
+    Permitted(AdmissionPermit),
+    /// The client has no right to the write.
+    Refused(Applied),
+    Waits,
+}
+
+/// Waits until the first waiting request may be started; never completes if it does not wait for this.
+async fn release(
+    node: &Node,
+    held_back: &mut Option<HeldBack>,
+    caller: &Identities,
+) -> Result<(), Unavailable> {
     match held_back {
-        Some(work) => Box::pin(node.room(work, caller)).await,
+        Some(HeldBack::Overload(work)) => Box::pin(node.room(*work, caller)).await,
+        Some(HeldBack::MissingRight(barrier)) => {
+            barrier.await?;
+            *held_back = Some(HeldBack::CaughtUp);
+        }
+        Some(HeldBack::CaughtUp) => {}
         None => std::future::pending().await,
     }
+    Ok(())
 }
 
 fn write_notice(client: &Client, out: &mut BytesMut, notice: &lock_node::Notice) {

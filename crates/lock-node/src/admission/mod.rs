@@ -19,7 +19,7 @@ use std::time::Duration;
 use listener::{Share, Shares};
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use znode_store::{Identities, Request, Step};
+use znode_store::{Identities, Request};
 
 pub use self::caller::shared_by;
 pub use self::openings::{OpeningBounds, TooFast};
@@ -182,23 +182,18 @@ impl Admission {
 
     /// Returns a permit for a request, or counts its rejection.
     pub fn permit(self: &Arc<Self>, request: &Request) -> Result<AdmissionPermit, Busy> {
-        let work = Work::of(request);
-        let permit = self.permit_for(work, work::weight(request), &request.caller);
+        let permit = self.permit_to_wait(request);
         if permit.is_err()
-            && let Some(usage) = self.state.lock().usage(work)
+            && let Some(usage) = self.state.lock().usage(Work::of(request))
         {
             usage.refused += 1;
         }
         permit
     }
 
-    /// Returns a permit for a step of a connected client. Without a permit the client waits, so a failure is not counted as a rejection.
-    pub fn permit_for_step(
-        self: &Arc<Self>,
-        step: &Step,
-        caller: &Identities,
-    ) -> Result<AdmissionPermit, Busy> {
-        self.permit_for(Work::of_step(step), work::weight_of_step(step), caller)
+    /// Returns a permit for a request of a connected client. Without a permit the client waits, so a failure is not counted as a rejection.
+    pub fn permit_to_wait(self: &Arc<Self>, request: &Request) -> Result<AdmissionPermit, Busy> {
+        self.permit_for(Work::of(request), work::weight(request), &request.caller)
     }
 
     fn permit_for(

@@ -51,7 +51,7 @@ impl Work {
     }
 
     /// Returns the kind of a step of a connected client.
-    pub fn of_step(step: &Step) -> Self {
+    fn of_step(step: &Step) -> Self {
         match step {
             Step::Write(op) => Self::of_op(op),
             Step::Multi(ops) => Self::of_ops(ops),
@@ -127,7 +127,7 @@ fn weight_of_mirror_step(step: &MirrorStep) -> usize {
 }
 
 /// Returns the estimated size of a step of a connected client in flight, in bytes.
-pub fn weight_of_step(step: &Step) -> usize {
+fn weight_of_step(step: &Step) -> usize {
     match step {
         Step::Write(op) => weight_of_op(op),
         Step::Multi(ops) => ops.iter().map(weight_of_op).sum(),

@@ -21,7 +21,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use znode_store::{
     Applied, Command, HolderId, Identities, LockName, Password, Refusal, Reply, Request, RequestId,
-    SessionFate, SessionId, Step, Store, ZPath, Zxid,
+    SessionFate, SessionId, Store, ZPath, Zxid,
 };
 use znode_watch::{TooManyWatches, WatchCounts, WatchKind};
 
@@ -30,9 +30,9 @@ pub use self::history::HistoryError;
 pub use self::proposal::SubmittedProposal;
 use crate::admission::{Admission, AdmissionConfig, AdmissionCounts, AdmissionPermit, Busy, Work};
 use crate::cluster_events::ClusterEventLog;
-use crate::command_versions::LONG_PATHS;
+use crate::command_versions::{self, LONG_PATHS};
 use crate::config::NodeConfig;
-use crate::metrics::node_counters::NodeCounters;
+use crate::metrics::node_counters::{Ended, NodeCounters};
 use crate::replica::Replica;
 use crate::request_error::{HeartbeatError, OpenSessionError, ProposeError};
 use crate::runtime_config::{RuntimeConfig, SharedRuntimeConfig};
@@ -116,7 +116,16 @@ impl Node {
             Command::CloseSession { session } => Some(*session),
             _ => None,
         };
-        let applied = self.submit(request)?.await?;
+        self.inner.raft.accepting()?;
+        let permit = self.inner.admission.permit(&request).map_err(Unavailable::from)?;
+        if self.refusal(&request).is_some() {
+            // The permit is the caller's share of the read barriers, too.
+            let refused = Box::pin(self.refusal_after_barrier(&request)).await?;
+            if let Some(refused) = refused {
+                return Ok(refused);
+            }
+        }
+        let applied = SubmittedProposal::submit(self, request, permit)?.await?;
         if let (Some(session), Ok(_)) = (closed, &applied.outcome) {
             self.wait_for_session_end(session).await;
         }
@@ -131,6 +140,40 @@ impl Node {
         let _ = tokio::time::timeout(self.inner.config.raft.propose_timeout, gone).await;
     }
 
+    /// Returns the refusal of a request whose caller has not the rights for it by this node's state, so that it need not be proposed. This node may
+    /// not know the rights yet: the caller waits for a [`Node::read_barrier`] and asks again before it refuses.
+    pub fn refusal(&self, request: &Request) -> Option<Applied> {
+        if Work::of(request) == Work::Own {
+            return None;
+        }
+        let inner = &self.inner;
+        let store = inner.replica.store.read();
+        if !store.is_secured() {
+            return None;
+        }
+        let version = command_versions::of_envelope(request, || inner.raft.commands_of_all());
+        let view = store.seen_by(&request.caller);
+        let refusal = view.may_request(
+            command_versions::rules(version),
+            request.session,
+            &request.command,
+        );
+        Some(Applied {
+            zxid: store.zxid(),
+            outcome: Err(refusal.err()?),
+        })
+    }
+
+    /// Returns the refusal of a request by the rights of its caller after a read barrier. It counts as the end of a proposal.
+    async fn refusal_after_barrier(&self, request: &Request) -> Result<Option<Applied>, Unavailable> {
+        self.read_barrier().await?;
+        let refused = self.refusal(request);
+        if refused.is_some() {
+            self.counters().ended(Ended::Refused, None);
+        }
+        Ok(refused)
+    }
+
     /// Proposes a request without waiting for its outcome. On return it is queued behind all earlier ones. After a change of leaders they may be
     /// applied in another order; a caller that cannot accept that uses turns ([`Command::InTurn`]).
     ///
@@ -141,7 +184,7 @@ impl Node {
         SubmittedProposal::submit(self, request, permit)
     }
 
-    /// Proposes a request like [`Node::submit`], with a permit that the caller has from [`Node::permit_for_step`].
+    /// Proposes a request like [`Node::submit`], with a permit that the caller has from [`Node::permit_to_wait`].
     pub fn submit_in(
         &self,
         request: Request,
@@ -151,10 +194,10 @@ impl Node {
         SubmittedProposal::submit(self, request, permit)
     }
 
-    /// Returns a permit for a step of a connected client. If there is none, the caller should stop reading from the client until [`Node::room`]
+    /// Returns a permit for a request of a connected client. If there is none, the caller should stop reading from the client until [`Node::room`]
     /// returns.
-    pub fn permit_for_step(&self, step: &Step, caller: &Identities) -> Result<AdmissionPermit, Busy> {
-        self.inner.admission.permit_for_step(step, caller)
+    pub fn permit_to_wait(&self, request: &Request) -> Result<AdmissionPermit, Busy> {
+        self.inner.admission.permit_to_wait(request)
     }
 
     /// Waits until a permit of the caller for such work may be free.

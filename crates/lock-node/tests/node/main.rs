@@ -10,6 +10,7 @@ mod limits;
 mod lock_queue;
 mod membership;
 mod observers;
+mod rights;
 mod rolled_back;
 mod sessions;
 mod slow_disk;

@@ -602,6 +602,50 @@ async fn watches_notify_only_authorized_callers() {
     cluster.stop().await;
 }
 
+/// A write without the right is answered from the state of the node and takes no turn, also between others; a write that needs a pending one
+/// waits for it.
+#[tokio::test]
+async fn refused_writes_keep_their_place_and_cost_no_log_entry() {
+    let certificates = Certificates::new();
+    let cluster = secured(&certificates).await;
+    let node = cluster.node(1);
+    let tls = certificates.client(Caller::One(Right::Lock).name().as_deref());
+    let mut client = Client::connect_secured(cluster.address(1), &tls).await;
+    let before = node.read(|store| store.zxid());
+    let forbidden = set(&Target::Own.path(), "x");
+    for _ in 0..3 {
+        assert_eq!(client.call(&forbidden).await, Err(ErrorCode::NO_AUTH));
+    }
+    assert_eq!(node.read(|store| store.zxid()), before);
+
+    // With the right to lock alone the client may delete its own contender, once it exists.
+    let contender = format!("/locks{}/n-0000000007", Target::Own.path());
+    let pipelined = [
+        (create(CreateCall::Create, contender.clone(), EPHEMERAL), Ok(())),
+        (forbidden.clone(), Err(ErrorCode::NO_AUTH)),
+        (
+            Request::Delete {
+                path: contender.clone(),
+                version: -1,
+            },
+            Ok(()),
+        ),
+        (forbidden, Err(ErrorCode::NO_AUTH)),
+        (create(CreateCall::Create, contender, EPHEMERAL), Ok(())),
+    ];
+    for (request, _) in &pipelined {
+        client.send(request).await;
+    }
+    for (request, expected) in &pipelined {
+        let Received::Reply { outcome, .. } = client.receive(request).await else {
+            panic!("the connection ended before the reply to {request:?}");
+        };
+        assert_eq!(outcome.map(|_| ()), *expected, "{request:?}");
+    }
+    assert_eq!(client.call(&Request::CloseSession).await, Ok(Reply::Done));
+    cluster.stop().await;
+}
+
 /// A session's password does not suffice to use it: a client that resumes it has to have the identity of the
 /// opener, or to authenticate before the next heartbeat.
 #[tokio::test]
