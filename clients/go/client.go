@@ -43,6 +43,9 @@ type Config struct {
 	Logger Logger
 	// OnRequest is called after each attempt with its operation and outcome: ok, unavailable, unknown, or the code of a refusal.
 	OnRequest func(operation, outcome string, took time.Duration)
+	// StartSpan begins a span of the caller's trace for one attempt. It returns the span's trace context, which the server continues, and a
+	// function that ends the span with the outcome, as of OnRequest.
+	StartSpan func(ctx context.Context, operation, server string) (traceparent string, end func(outcome string))
 }
 
 // StaticToken returns a provider of one token.

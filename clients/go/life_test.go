@@ -3,7 +3,11 @@ package lockgate
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -198,6 +202,39 @@ func TestOperationsHaveNoNamesAndNoIDs(t *testing.T) {
 		if got := post(path, nil).operation(); got != operation {
 			t.Errorf("%s is %s", path, got)
 		}
+	}
+}
+
+func TestAttemptIsASpanWhoseContextTheServerGets(t *testing.T) {
+	var parents []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		parents = append(parents, r.Header.Get("Traceparent"))
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"code":"no_znode"}`)
+	}))
+	defer server.Close()
+	var spans []string
+	client, err := New(Config{
+		Endpoints:   []string{strings.TrimPrefix(server.URL, "http://")},
+		Traceparent: func(context.Context) string { return "the caller's" },
+		StartSpan: func(_ context.Context, operation, server string) (string, func(string)) {
+			return "the span's", func(outcome string) { spans = append(spans, operation+" "+outcome) }
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, path := range []string{"/v1/znodes/a", "/v1/sessions/s/heartbeat"} {
+		if _, err := client.servers.send(context.Background(), client.servers.current, post(path, nil)); err == nil {
+			t.Fatal("it was refused")
+		}
+	}
+	if want := []string{"POST znodes no_znode"}; !reflect.DeepEqual(spans, want) {
+		t.Errorf("the spans are %q, not %q", spans, want)
+	}
+	if want := []string{"the span's", "the caller's"}; !reflect.DeepEqual(parents, want) {
+		t.Errorf("the servers got %q, not %q", parents, want)
 	}
 }
 

@@ -42,6 +42,12 @@ func post(path string, body fields) call { return call{"POST", path, body} }
 
 func get(path string) call { return call{"GET", path, nil} }
 
+// inBackground says whether the call belongs to no caller, and so to no trace.
+func (c call) inBackground() bool {
+	operation := c.operation()
+	return operation == "POST sessions/heartbeat" || operation == "POST leases/renew"
+}
+
 // operation returns the name of the call for logs and metrics, without names of locks and znodes, and without ids, which may be secret.
 func (c call) operation() string {
 	parts := strings.Split(strings.SplitN(c.path, "?", 2)[0], "/")[2:]
@@ -192,7 +198,8 @@ func (s *servers) pause(wait time.Duration) time.Duration {
 	return wait
 }
 
-func (s *servers) request(ctx context.Context, at *server, c call) (*http.Request, error) {
+// request returns the request of a call, with the trace context parent, or that of the caller.
+func (s *servers) request(ctx context.Context, at *server, c call, parent string) (*http.Request, error) {
 	var content io.Reader
 	if c.body != nil {
 		text, err := json.Marshal(c.body)
@@ -215,18 +222,23 @@ func (s *servers) request(ctx context.Context, at *server, c call) (*http.Reques
 		}
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	if trace := s.client.config.Traceparent; trace != nil {
-		if parent := trace(ctx); parent != "" {
-			r.Header.Set("Traceparent", parent)
-		}
+	if trace := s.client.config.Traceparent; trace != nil && parent == "" {
+		parent = trace(ctx)
+	}
+	if parent != "" {
+		r.Header.Set("Traceparent", parent)
 	}
 	return r, nil
 }
 
 // send makes one attempt. Its error is a *Refused or a *failure, or says that the request cannot be sent at all.
 func (s *servers) send(ctx context.Context, at *server, c call) (json.RawMessage, error) {
-	began := time.Now()
-	answer, err := s.attempt(ctx, at, c)
+	began, operation := time.Now(), c.operation()
+	parent, end := "", func(string) {}
+	if start := s.client.config.StartSpan; start != nil && !c.inBackground() {
+		parent, end = start(ctx, operation, at.address)
+	}
+	answer, err := s.attempt(ctx, at, c, parent)
 	outcome := "ok"
 	var refused *Refused
 	var failed *failure
@@ -239,15 +251,16 @@ func (s *servers) send(ctx context.Context, at *server, c call) (json.RawMessage
 	default:
 		outcome = "unknown"
 	}
-	s.client.observe(c.operation(), outcome, time.Since(began))
+	s.client.observe(operation, outcome, time.Since(began))
+	end(outcome)
 	return answer, err
 }
 
-func (s *servers) attempt(ctx context.Context, at *server, c call) (json.RawMessage, error) {
+func (s *servers) attempt(ctx context.Context, at *server, c call, parent string) (json.RawMessage, error) {
 	// A request that never got a connection was not sent.
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
-	r, err := s.request(httptrace.WithClientTrace(ctx, trace), at, c)
+	r, err := s.request(httptrace.WithClientTrace(ctx, trace), at, c, parent)
 	if err != nil {
 		return nil, err
 	}

@@ -484,7 +484,7 @@ func (o *openSession) listen(at *server, last *string) error {
 	}
 	watchdog := time.AfterFunc(silence, cancel)
 	defer watchdog.Stop()
-	r, err := o.servers.request(ctx, at, get(o.path("/events?heartbeat=false")))
+	r, err := o.servers.request(ctx, at, get(o.path("/events?heartbeat=false")), "")
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ from ._acquire import Acquire, explained, grants_of
 from ._engine import Call
 from ._http import Http
 from ._life import Hold, Margin
-from ._servers import Servers, Token, call, request_id, segment
+from ._servers import Servers, StartSpan, Token, call, request_id, segment
 from ._session import Session
 from .errors import GateClosed, LockgateError, LockLost, Loss, Refused
 
@@ -58,6 +58,8 @@ class Options:
     traceparent: Union[str, Callable[[], Optional[str]], None] = None
     #: called after each request with operation, outcome and seconds
     on_request: Optional[Callable[[str, str, float], None]] = None
+    #: begins a span of OpenTelemetry for a request, whose operation it is called with
+    start_span: Optional[StartSpan] = None
     margin: Margin = field(default_factory=Margin)
     connect_timeout: float = 2.0
 
@@ -144,7 +146,9 @@ class Core:
             http = self._transport or Http(options.connect_timeout, self._tls())
             traceparent = options.traceparent
             trace = traceparent if callable(traceparent) else lambda: traceparent
-            self._servers = Servers(http, self.addresses, options.patience, options.token, trace, self._observe)
+            self._servers = Servers(
+                http, self.addresses, options.patience, options.token, trace, self._observe, options.start_span
+            )
         return self._servers
 
     def _tls(self) -> Optional[ssl.SSLContext]:

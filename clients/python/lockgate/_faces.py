@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Sequen
 
 from ._core import Core, Options, Wanted
 from ._life import Hold, ReleaseRequest
-from ._servers import Token
+from ._servers import StartSpan, Token
 from .errors import LockLost, Loss
 
 Json = Dict[str, Any]
@@ -144,6 +144,7 @@ class GateBase(Generic[L]):
         key_file: Optional[str] = None,
         traceparent: Union[str, Callable[[], Optional[str]], None] = None,
         on_request: Optional[Callable[[str, str, float], None]] = None,
+        start_span: Optional[StartSpan] = None,
         transport: Optional[Any] = None,
     ) -> None:
         options = Options(
@@ -158,6 +159,7 @@ class GateBase(Generic[L]):
             key_file=key_file,
             traceparent=traceparent,
             on_request=on_request,
+            start_span=start_span,
         )
         self._core = Core(options, transport)
 

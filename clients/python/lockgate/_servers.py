@@ -9,7 +9,7 @@ import logging
 import random
 import secrets
 import time
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Protocol, Set, Union
 from urllib.parse import quote
 
 from ._http import Answer, Broken, Http, NotSent, Request, Stream
@@ -162,6 +162,32 @@ def operation_of(request: Request) -> str:
     return f"{request.method} {'/'.join([family, *rest])}"
 
 
+#: Requests that belong to no caller, and so to no trace.
+_IN_BACKGROUND = ("POST sessions/heartbeat", "POST leases/renew")
+
+
+class Span(Protocol):
+    """Span of a request: the part of OpenTelemetry's `Span` that the client uses."""
+
+    def get_span_context(self) -> Any:
+        """Returns the ids of the trace and of the span, and the flags of the trace."""
+
+    def set_attribute(self, key: str, value: Any) -> None:
+        """Adds an attribute."""
+
+    def end(self) -> None:
+        """Ends the span."""
+
+
+StartSpan = Callable[[str], Span]
+
+
+def traceparent_of(span: Span) -> str:
+    """Returns the trace context of a span, for the server."""
+    of = span.get_span_context()
+    return f"00-{of.trace_id:032x}-{of.span_id:016x}-{of.trace_flags:02x}"
+
+
 class Servers:
     """All servers, with the one that gets the next request. Lives in the engine's loop."""
 
@@ -173,6 +199,7 @@ class Servers:
         token: Token,
         traceparent: Callable[[], Optional[str]],
         observer: Observer,
+        start_span: Optional[StartSpan] = None,
     ) -> None:
         self.http = http
         self.patience = patience
@@ -182,6 +209,7 @@ class Servers:
         self.token = token
         self.traceparent = traceparent
         self.observer = observer
+        self.start_span = start_span
         self.closed = False
         self.list = [Server(address) for address in addresses]
         # Clients with the same list begin at different servers.
@@ -192,7 +220,7 @@ class Servers:
         """Returns the same servers for one session, with the token of this moment: no other token may use the session."""
         addresses = [server.address for server in self.list]
         token = await self._token()
-        pinned = Servers(self.http, addresses, self.patience, token, self.traceparent, self.observer)
+        pinned = Servers(self.http, addresses, self.patience, token, self.traceparent, self.observer, self.start_span)
         pinned.current = pinned.list[self.list.index(self.current)]
         return pinned
 
@@ -222,9 +250,13 @@ class Servers:
 
     async def send(self, server: Server, request: Request) -> Any:
         """Makes one attempt at one server."""
-        began, outcome = time.monotonic(), "ok"
+        began, outcome, operation = time.monotonic(), "ok", operation_of(request)
+        span = None if self.start_span is None or operation in _IN_BACKGROUND else self.start_span(operation)
         try:
             headers = await self.headers(request)
+            if span is not None:
+                span.set_attribute("server.address", server.address)
+                headers["traceparent"] = traceparent_of(span)
             answer = await self.http.send(server.address, Request(request.method, request.path, request.body, headers))
             return judge(server.address, answer)
         except (NotExecuted, NotSent) as error:
@@ -243,7 +275,11 @@ class Servers:
             outcome = "cancelled"
             raise
         finally:
-            self.observer(operation_of(request), outcome, time.monotonic() - began)
+            self.observer(operation, outcome, time.monotonic() - began)
+            if span is not None:
+                if outcome != "ok":
+                    span.set_attribute("error.type", outcome)
+                span.end()
 
     async def headers(self, request: Request) -> Dict[str, str]:
         headers = dict(request.headers)

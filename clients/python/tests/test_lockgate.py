@@ -39,6 +39,52 @@ class Operations(unittest.TestCase):
             self.assertEqual(operation_of(Request("POST", path)), operation)
 
 
+class RecordedSpan:
+    """Span as OpenTelemetry's interface has it."""
+
+    trace_id, span_id, trace_flags = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7, 1
+
+    def __init__(self, name: str) -> None:
+        self.record: Dict[str, Any] = {"name": name}
+
+    def get_span_context(self) -> "RecordedSpan":
+        return self
+
+    def set_attribute(self, key: str, value: Any) -> None:
+        self.record[key] = value
+
+    def end(self) -> None:
+        self.record["ended"] = True
+
+
+class Spans(unittest.TestCase):
+    def test_request_is_a_span_whose_context_the_server_gets(self) -> None:
+        spans: List[RecordedSpan] = []
+        headers: List[Dict[str, str]] = []
+
+        class Cluster(FakeCluster):
+            async def send(self, server: str, request: Request) -> Answer:
+                headers.append(dict(request.headers))
+                return await super().send(server, request)
+
+        def start(operation: str) -> RecordedSpan:
+            spans.append(RecordedSpan(operation))
+            return spans[-1]
+
+        with lockgate.Gate("a:1", transport=Cluster(), start_span=start, traceparent="of the caller") as gate:
+            gate.inspect("x")
+            with self.assertRaises(Refused):
+                gate.get("/missing")
+        self.assertEqual(
+            [span.record for span in spans],
+            [
+                {"name": "GET locks", "server.address": "a:1", "ended": True},
+                {"name": "GET znodes", "server.address": "a:1", "error.type": "no_znode", "ended": True},
+            ],
+        )
+        self.assertEqual(headers[0]["traceparent"], "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+
+
 class Deadlines(unittest.TestCase):
     def test_margin_is_taken_off(self) -> None:
         self.assertAlmostEqual(Margin().valid_until(0, 10), 9.8)

@@ -6,7 +6,7 @@ import { GateClosed, LockLost, Refused } from "./errors.js";
 import { Http, type TlsOptions, type Transport } from "./http.js";
 import type { Hold, Life, Logger } from "./life.js";
 import { type Json, NO_ROUTE } from "./names.js";
-import { call, type Observer, requestId, segment, Servers, type Token } from "./servers.js";
+import { call, type Observer, requestId, segment, Servers, type Span, type Token } from "./servers.js";
 import { Session } from "./session.js";
 
 /** Time for a connection to one server. */
@@ -33,6 +33,8 @@ export interface GateOptions {
   readonly traceparent?: string | (() => string | undefined);
   /** called after each request */
   readonly onRequest?: Observer;
+  /** begins a span of OpenTelemetry for a request, in the context of the caller: `(operation) => tracer.startSpan(operation, …)` */
+  readonly startSpan?: (operation: string) => Span;
   /** receiver of log lines; only warnings go to `console` by default */
   readonly logger?: Logger;
   /** way to the servers, for a fake */
@@ -109,6 +111,7 @@ export class Core {
         patience: options.patience ?? 10_000,
         token: options.token,
         traceparent: typeof traceparent === "function" ? traceparent : () => traceparent,
+        startSpan: options.startSpan,
         observer: (operation, outcome, ms) => this.observe(operation, outcome, ms),
         log: this.log,
         background: new Set(),

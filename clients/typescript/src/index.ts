@@ -22,4 +22,4 @@ export { Lease } from "./lease.js";
 export type { LeaseOptions, LeasesOptions } from "./lease.js";
 export type { Logger, ReleaseRequest } from "./life.js";
 export { Lock } from "./lock.js";
-export type { Observer, Token } from "./servers.js";
+export type { Observer, Span, Token } from "./servers.js";

@@ -176,6 +176,19 @@ export class Server {
   constructor(readonly address: string) {}
 }
 
+/** Span of a request: the part of OpenTelemetry's `Span` that the client uses. */
+export interface Span {
+  spanContext(): { traceId: string; spanId: string; traceFlags: number };
+  setAttribute(key: string, value: string): unknown;
+  end(): void;
+}
+
+/** Returns the trace context of a span, for the server. */
+function traceparentOf(span: Span): string {
+  const { traceId, spanId, traceFlags } = span.spanContext();
+  return `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, "0")}`;
+}
+
 /** What the servers of a gate need to know. */
 export interface ServersOptions {
   readonly transport: Transport;
@@ -183,6 +196,7 @@ export interface ServersOptions {
   readonly token: Token;
   readonly traceparent: () => string | undefined;
   readonly observer: Observer;
+  readonly startSpan: ((operation: string) => Span) | undefined;
   readonly log: Logger;
   /** last requests of calls that were cancelled */
   readonly background: Set<Promise<void>>;
@@ -255,9 +269,15 @@ export class Servers {
   /** Makes one attempt at one server. */
   async send(server: Server, request: Request, signal: AbortSignal): Promise<Json> {
     const began = now();
+    const operation = operationOf(request);
+    const span = request.background ? undefined : this.options.startSpan?.(operation);
     let outcome = "ok";
     try {
       const headers = await this.headers(request);
+      if (span) {
+        span.setAttribute("server.address", server.address);
+        headers["traceparent"] = traceparentOf(span);
+      }
       return judge(server.address, await this.options.transport.send(server.address, { ...request, headers }, signal));
     } catch (error) {
       if (error instanceof NotExecuted || error instanceof NotSent) {
@@ -272,7 +292,9 @@ export class Servers {
       }
       throw error;
     } finally {
-      this.options.observer(operationOf(request), outcome, now() - began);
+      this.options.observer(operation, outcome, now() - began);
+      if (outcome !== "ok") span?.setAttribute("error.type", outcome);
+      span?.end();
     }
   }
 

@@ -463,6 +463,28 @@ test("token_of_the_moment_trace_and_observer_are_used", async () => {
   assert.ok(outcomes.includes("DELETE leases ok"), outcomes.join());
 });
 
+test("request_is_a_span_whose_context_the_server_gets", async () => {
+  const spans: Record<string, string>[] = [];
+  const { transport, sent } = scripted((request, fake, signal) => fake.send("", request, signal));
+  const startSpan = (name: string) => {
+    const span: Record<string, string> = { name };
+    spans.push(span);
+    return {
+      spanContext: () => ({ traceId: "4bf92f3577b34da6a3ce929d0e0e4736", spanId: `00f067aa0ba902b${spans.length}`, traceFlags: 1 }),
+      setAttribute: (key: string, value: string) => (span[key] = value),
+      end: () => (span["ended"] = "yes"),
+    };
+  };
+  await using gate = new Gate("a:1", { transport, startSpan, traceparent: "00-1-2-01" });
+  await gate.inspect("x");
+  await assert.rejects(gate.get("/missing"));
+  assert.deepEqual(spans, [
+    { name: "GET locks", "server.address": "a:1", ended: "yes" },
+    { name: "GET znodes", "server.address": "a:1", "error.type": "no_znode", ended: "yes" },
+  ]);
+  assert.equal(sent[1]?.headers?.["traceparent"], "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b2-01");
+});
+
 test("renamed_parts_of_the_api_are_found_on_older_servers", async () => {
   const { transport, sent } = scripted((request) => {
     if (request.path.endsWith("/release-request")) return problem(404, "no_route");
