@@ -146,9 +146,7 @@ class Core:
             http = self._transport or Http(options.connect_timeout, self._tls())
             traceparent = options.traceparent
             trace = traceparent if callable(traceparent) else lambda: traceparent
-            self._servers = Servers(
-                http, self.addresses, options.patience, options.token, trace, self._observe, options.start_span
-            )
+            self._servers = Servers(http, self.addresses, options.patience, options.token, trace, self._observe, options.start_span)
         return self._servers
 
     def _tls(self) -> Optional[ssl.SSLContext]:
