@@ -105,6 +105,11 @@ mod tests {
                 "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) end",
                 Some(Operation::ExpireIfEqual(Answer::OneOrNull)),
             ),
+            // As DistributedLock (.NET) sends it.
+            (
+                "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0",
+                Some(Operation::ExpireIfEqual(Answer::Flag)),
+            ),
             (
                 "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[2]) else return 0 end",
                 None,
