@@ -111,9 +111,10 @@ async fn pings_and_requests_renew_a_session_and_silence_ends_it() {
     let mut reads = Client::connect_for(cluster.address(2), TIMEOUT).await;
     let mut writes = Client::connect_for(cluster.address(3), TIMEOUT).await;
     let mut silent = Client::connect_for(cluster.address(3), MIN_SESSION_TIMEOUT).await;
+    // Asks the node of the silent client: the others may know earlier that its session has ended.
     let is_open = |client: &Client| {
         let id = id_of(client);
-        cluster.node(1).read(|store| store.session(id).is_some())
+        cluster.node(3).read(|store| store.session(id).is_some())
     };
     let mut steps = tokio::time::interval(TIMEOUT / STEPS_PER_TIMEOUT);
     writes.create("/w", PERSISTENT).await;
