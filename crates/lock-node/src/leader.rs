@@ -440,18 +440,17 @@ pub async fn tend<P, F>(
                 tokio::spawn(record(replica.clone(), propose.clone(), due, as_of));
             }
         }
-        // Continues the ends of large sessions, including those that an earlier leader has begun.
+        // Continues the ends of large sessions and the grants to many waiters, including those that an earlier leader has begun.
         if finishing.as_ref().is_none_or(JoinHandle::is_finished)
             && let Some(term) = replica.sessions.leading_term()
-            && replica
-                .store
-                .try_read()
-                .is_some_and(|store| !store.ending_sessions(1).is_empty())
+            && replica.store.try_read().is_some_and(|store| {
+                !store.ending_sessions(1).is_empty() || store.unfinished_grants().next().is_some()
+            })
         {
-            let finishing_ends = finish_ends(replica.clone(), propose.clone(), term);
+            let continuing = finish_entries(replica.clone(), propose.clone(), term);
             let stop = stop.clone();
             finishing = Some(tokio::spawn(async move {
-                stop.run_until_cancelled(finishing_ends).await;
+                stop.run_until_cancelled(continuing).await;
             }));
         }
         // An earlier leader may have had other settings. If it lost leadership with a proposal in flight, that proposal may even be applied after
@@ -537,9 +536,9 @@ where
     }
 }
 
-/// Removes the remaining znodes of ended sessions, one entry after the other. Stops when none is left, when this node ceases to lead in `term`,
-/// or when a proposal fails; after a failure the next tick starts again.
-async fn finish_ends<P, F>(replica: Arc<Replica>, propose: P, term: u64)
+/// Removes the remaining znodes of ended sessions, and makes the remaining grants, one entry after the other. Stops when none is left, when this
+/// node ceases to lead in `term`, or when a proposal fails; after a failure the next tick starts again.
+async fn finish_entries<P, F>(replica: Arc<Replica>, propose: P, term: u64)
 where
     P: Fn(Request) -> F,
     F: Future<Output = bool>,
@@ -547,11 +546,13 @@ where
     while replica.sessions.leading_term() == Some(term) {
         let (sessions, as_of) = {
             let store = replica.store.read();
-            (store.ending_sessions(MAX_EXPIRED_AT_ONCE), store.zxid())
+            let sessions = store.ending_sessions(MAX_EXPIRED_AT_ONCE);
+            if sessions.is_empty() && store.unfinished_grants().next().is_none() {
+                return;
+            }
+            (sessions, store.zxid())
         };
-        if sessions.is_empty() {
-            return;
-        }
+        // Any command makes grants, also one that ends no session.
         let command = Command::ExpireSessions {
             sessions,
             term,
@@ -610,7 +611,9 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use znode_store::EntryContext;
+    use znode_store::{
+        AttemptId, EntryContext, LockMode, LockName, LockWish, MAX_GRANTED_AT_ONCE, Password, Reply,
+    };
 
     use super::*;
     use crate::command_versions::COMMANDS_VERSION;
@@ -745,6 +748,99 @@ mod tests {
         while replica.store.read().limits() != FEW {
             tokio::time::sleep(TICK).await;
         }
+        stop.cancel();
+        tending.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn grants_to_many_waiters_are_continued_by_a_leader() {
+        const WAITERS: u64 = 3 * MAX_GRANTED_AT_ONCE as u64;
+        let (replica, stop) = (replica(), CancellationToken::new());
+        let apply = |request: Request| {
+            let entry = EntryContext { time_ms: 1, term: 1 };
+            let applied = replica.store.write().apply(&entry, request, &mut Vec::new());
+            applied.outcome.unwrap()
+        };
+        let lock = LockName::parse("many").unwrap();
+        let by = |session, command| Request {
+            session: Some(session),
+            ..Request::anonymous(Command::Lock(command))
+        };
+        let acquire = |session, number: u64, mode| {
+            let wish = LockWish {
+                lock: lock.clone(),
+                mode,
+                permits: 1,
+                owner: "".into(),
+                reentrant: false,
+                note: "".into(),
+                address: "".into(),
+                lock_delay_ms: 0,
+                names: Default::default(),
+            };
+            let attempt = AttemptId(number);
+            by(
+                session,
+                LockCommand::Acquire {
+                    wish,
+                    guid: number.into(),
+                    attempt,
+                    wait: true,
+                },
+            )
+        };
+        let [holder, waiter] = [SessionId(1), SessionId(2)];
+        for session in [holder, waiter] {
+            apply(Request::anonymous(Command::OpenSession {
+                session,
+                password: Password([0; 16]),
+                timeout_ms: 10_000,
+                name: "".into(),
+                address: "".into(),
+            }));
+        }
+        let Reply::Granted(held) = apply(acquire(holder, 0, LockMode::Exclusive)) else {
+            panic!("the lock is free");
+        };
+        for number in 1..=WAITERS {
+            apply(acquire(waiter, number, LockMode::Shared));
+        }
+        apply(by(
+            holder,
+            LockCommand::Release {
+                lock: held.lock,
+                holder: held.holder,
+            },
+        ));
+        let holders = || replica.store.read().lock_counts().holders as u64;
+        assert!(holders() < WAITERS / 2);
+
+        let propose = {
+            let replica = replica.clone();
+            move |request: Request| {
+                let entry = EntryContext { time_ms: 1, term: 1 };
+                let applied = replica.store.write().apply(&entry, request, &mut Vec::new());
+                async move { applied.outcome.is_ok() }
+            }
+        };
+        let config = RuntimeConfig::of(&NodeConfig::new(1, "test", BTreeMap::new(), "unused"));
+        replica.store.write().apply(
+            &EntryContext { time_ms: 1, term: 1 },
+            Request::internal(Command::SetLimits(config.limits)),
+            &mut Vec::new(),
+        );
+        take_up(&replica, 1, Duration::from_secs(60));
+        let (_recorder, requests) = recorder();
+        let tending = tokio::spawn(tend(
+            replica.clone(),
+            Arc::new(SharedRuntimeConfig::new(config)),
+            propose,
+            || COMMANDS_VERSION,
+            requests,
+            stop.clone(),
+        ));
+        tokio::time::sleep(TICK * 3).await;
+        assert_eq!(holders(), WAITERS);
         stop.cancel();
         tending.await.unwrap();
     }

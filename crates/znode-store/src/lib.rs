@@ -153,7 +153,9 @@ mod snapshot;
 
 pub use access::table::{MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
 pub use access::visibility::Visibility;
-pub use apply::context::{EntryWork, MAX_DESCENDANTS, MAX_OPERATIONS, MAX_REMOVED_AT_ONCE};
+pub use apply::context::{
+    EntryWork, MAX_DESCENDANTS, MAX_GRANTED_AT_ONCE, MAX_OPERATIONS, MAX_REMOVED_AT_ONCE,
+};
 pub use fault_injection::planted;
 pub use locks::deadlock::{MAX_DEADLOCK_STEPS, MAX_GRAPH_WAITS, MAX_NAMED_BLOCKERS, MAX_NAMED_PARTIES};
 pub use locks::name::lock_of_contender;

@@ -152,7 +152,7 @@ impl Plan {
 
 /// Draws the machines with wrong wall clocks: mostly less than half, in which case times in the state must be
 /// correct. Drawn from separate dice, so that nothing else of a seed changes.
-/// Draws the share of a log entry in the ends of sessions, from separate dice.
+/// Draws the share of a log entry in the ends of sessions and in grants to many waiters, from separate dice.
 fn draw_removals_per_entry(seed: u64) -> Option<usize> {
     let mut dice = Dice::new(seed, "removals per entry");
     dice.chance(300).then(|| dice.between(1..4) as usize)

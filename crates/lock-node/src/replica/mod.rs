@@ -313,7 +313,7 @@ impl ReplicatedState for Replica {
         let (mut events, mut work) = (Vec::new(), EntryWork::default());
         #[cfg(feature = "simulation")]
         if let Some(removals) = crate::simulation::ask(|host| host.removals_per_entry()).flatten() {
-            work = EntryWork::with_removals(removals);
+            work = EntryWork::of(removals);
         }
         {
             let mut store = self.store.write();

@@ -15,6 +15,10 @@ use crate::model::refusal::{Limited, Refusal};
 /// number takes about 5 ms.
 pub const MAX_REMOVED_AT_ONCE: usize = 500;
 
+/// Maximum number of waiters to which the commands of one log entry grant locks, besides the first grant of each command. A release of
+/// a lock with many shared waiters would block the apply loop; this number takes about 4 ms.
+pub const MAX_GRANTED_AT_ONCE: usize = 500;
+
 /// Maximum number of znodes that one command removes besides those that it names. Their removal blocks the apply loop, like a long log entry.
 pub const MAX_DESCENDANTS: usize = 5_000;
 
@@ -25,20 +29,27 @@ pub const MAX_OPERATIONS: usize = 5_000;
 #[derive(Debug)]
 pub struct EntryWork {
     pub(crate) removals: usize,
+    pub(crate) grants: usize,
 }
 
 impl Default for EntryWork {
     /// Returns the budget of an entry before its first command.
     fn default() -> Self {
-        Self::with_removals(MAX_REMOVED_AT_ONCE)
+        Self {
+            removals: MAX_REMOVED_AT_ONCE,
+            grants: MAX_GRANTED_AT_ONCE,
+        }
     }
 }
 
 impl EntryWork {
-    /// Returns the budget of an entry that removes another number of ephemeral znodes. It must be the same on every replica, so only a
-    /// simulation of all replicas may choose it.
-    pub fn with_removals(removals: usize) -> Self {
-        Self { removals }
+    /// Returns the budget of an entry that removes and grants other numbers. It must be the same on every replica, so only a simulation
+    /// of all replicas may choose it.
+    pub fn of(amount: usize) -> Self {
+        Self {
+            removals: amount,
+            grants: amount,
+        }
     }
 }
 
@@ -54,6 +65,10 @@ pub(crate) struct Context<'e> {
     pub(crate) rules: Rules,
     /// Number of ephemeral znodes of ended sessions that its entry may still remove.
     pub(crate) removals_left: &'e mut usize,
+    /// Number of waiters that its entry may still grant locks.
+    pub(crate) grants_left: &'e mut usize,
+    /// True once the command has granted a lock to a waiter, or removed a waiter in place of that.
+    pub(crate) has_granted: bool,
     /// Identities of its caller.
     pub(crate) caller: &'e Identities,
     /// Events so far. They may begin with those of earlier commands, if the caller left them there.
@@ -69,6 +84,20 @@ pub(crate) struct Context<'e> {
 }
 
 impl Context<'_> {
+    /// Returns whether the command may grant a lock to one more waiter. The first grant of each command is free, so that no handover of a
+    /// lock has to wait for grants to the many waiters of another one.
+    pub(crate) fn may_grant(&self) -> bool {
+        !self.has_granted || *self.grants_left > 0
+    }
+
+    /// Counts a grant, or the removal of a waiter in place of it.
+    pub(crate) fn count_grant(&mut self) {
+        if self.has_granted {
+            *self.grants_left = self.grants_left.saturating_sub(1);
+        }
+        self.has_granted = true;
+    }
+
     /// Counts long paths at, above or below `path`, and refuses the command if it would create or remove too many.
     pub(crate) fn add_long_paths(&mut self, bytes: usize, path: &ZPath) -> Result<(), Refusal> {
         self.long_paths_bytes += bytes;

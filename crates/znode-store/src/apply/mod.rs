@@ -71,6 +71,8 @@ impl Store {
             term: entry.term,
             rules,
             removals_left: &mut work.removals,
+            grants_left: &mut work.grants,
+            has_granted: false,
             caller: &caller,
             events,
             long_paths_bytes: 0,

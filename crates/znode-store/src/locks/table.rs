@@ -32,6 +32,9 @@ pub(crate) struct Locks {
     holding: usize,
     /// Locks whose waiters this command may have unblocked, in no order, some perhaps twice.
     touched: Vec<LockName>,
+    /// Locks whose next waiter may be granted the lock, because the budget of the last entry that touched the lock ended before it. After each
+    /// command these are exactly the locks with such a waiter, so a snapshot need not contain them.
+    unfinished: BTreeSet<LockName>,
     /// States of the few locks that have one besides their queue.
     states: BTreeMap<ByName, LockState>,
     /// Number of contenders of each scope. Those of other clients are not counted.
@@ -211,6 +214,30 @@ impl Locks {
         !self.touched.is_empty()
     }
 
+    /// Returns the locks with grants left to make.
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = &LockName> {
+        self.unfinished.iter()
+    }
+
+    /// Returns whether there are any.
+    pub(crate) fn has_unfinished(&self) -> bool {
+        !self.unfinished.is_empty()
+    }
+
+    /// Records whether a lock has grants left to make.
+    pub(crate) fn set_unfinished(&mut self, lock: &LockName, is_unfinished: bool) {
+        if is_unfinished {
+            self.unfinished.insert(lock.clone());
+        } else if !self.unfinished.is_empty() {
+            self.unfinished.remove(lock);
+        }
+    }
+
+    /// Touches up to `most` of the locks with grants left to make.
+    pub(crate) fn touch_unfinished(&mut self, most: usize) {
+        self.touched.extend(self.unfinished.iter().take(most).cloned());
+    }
+
     /// Removes and returns the locks whose waiters may be unblocked, by name.
     pub(crate) fn take_touched(&mut self) -> Vec<LockName> {
         let mut touched = core::mem::take(&mut self.touched);
@@ -321,28 +348,23 @@ impl Locks {
         })
     }
 
-    /// Returns the states, as they go into a snapshot. While sessions are `ending`, also those of locks whose next waiter has not been granted
-    /// the lock because its session has ended: there the holders do not follow from the queue.
-    pub(crate) fn kept_states(&self, ending: bool) -> Vec<KeptState> {
-        let holding = |queue: &Queue| u32::try_from(queue.holding()).expect("contenders are few");
-        let states = self.states.iter().map(|(ByName(lock), state)| {
-            let holding = self.queue(lock).map_or(0, holding);
-            (lock.clone(), state.clone(), holding)
-        });
-        let withheld = self.queues.iter().filter_map(|(ByName(lock), queue)| {
-            let is_withheld =
-                !self.states.contains_key(lock.as_str()) && queue.next(Terms::default()).is_some();
-            is_withheld.then(|| (lock.clone(), LockState::default(), holding(queue)))
-        });
-        match ending {
-            true => states.chain(withheld).collect(),
-            false => states.collect(),
-        }
+    /// Returns the states, as they go into a snapshot; also those of locks with unfinished grants, because there the holders do not follow from the
+    /// queue.
+    pub(crate) fn kept_states(&self) -> Vec<KeptState> {
+        let kept = |lock: &LockName, state| {
+            let holding = self.queue(lock).map_or(0, Queue::holding);
+            (lock.clone(), state, count_u32(holding))
+        };
+        let states = (self.states.iter()).map(|(ByName(lock), state)| kept(lock, state.clone()));
+        let unfinished = (self.unfinished.iter()).filter(|lock| !self.states.contains_key(lock.as_str()));
+        states
+            .chain(unfinished.map(|lock| kept(lock, LockState::default())))
+            .collect()
     }
 
     /// Returns the states' share of the digest.
-    pub(crate) fn digest(&self, ending: bool) -> u64 {
-        let states = self.kept_states(ending);
+    pub(crate) fn digest(&self) -> u64 {
+        let states = self.kept_states();
         match states.is_empty() {
             true => 0,
             false => stable_hash::of(&states),
@@ -398,6 +420,10 @@ impl Locks {
             }
         }
         self.holding = self.queues.values().map(Queue::holding).sum();
+        let unfinished = (self.queues.iter())
+            .filter(|(ByName(lock), queue)| queue.next(self.terms(lock)).is_some())
+            .map(|(ByName(lock), _)| lock.clone());
+        self.unfinished = unfinished.collect();
         let orphan = |(ByName(lock), state): (&ByName, &LockState)| {
             state.upgrading && !self.queues.contains_key(lock.as_str())
         };

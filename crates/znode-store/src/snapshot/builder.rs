@@ -122,7 +122,7 @@ impl SnapshotBuilder {
             endings,
             ended: sessions.ended().collect(),
             sessionless: sessions.sessionless().clone(),
-            locks: locks.kept_states(sessions.are_ending()),
+            locks: locks.kept_states(),
             nulls: Vec::new(),
         }
     }

@@ -13,7 +13,7 @@ use crate::model::data::Data;
 use crate::model::identity::Identities;
 use crate::model::ids::{Password, RequestId, SessionId, Zxid};
 use crate::model::limits::Limits;
-use crate::model::path::{MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
+use crate::model::path::{LockName, MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
 use crate::model::session::{SessionFate, SessionView, Silence};
 use crate::model::stat::Stat;
 use crate::sessions::Sessions;
@@ -95,7 +95,7 @@ impl Store {
             self.tree.digest(),
             self.sessions.digest(),
             self.sessions.sessionless().digest(),
-            self.locks.digest(self.sessions.are_ending()),
+            self.locks.digest(),
             self.access.digest(),
         ])
     }
@@ -136,6 +136,11 @@ impl Store {
     /// ends.
     pub fn ending_sessions(&self, count: usize) -> Vec<SessionId> {
         self.sessions.ending().take(count).collect()
+    }
+
+    /// Returns the locks whose next waiters are granted the lock by the next command, whatever it is: the budget of an entry ended before them.
+    pub fn unfinished_grants(&self) -> impl Iterator<Item = &LockName> {
+        self.locks.unfinished()
     }
 
     /// Returns whether a session has ended and still has ephemeral znodes.

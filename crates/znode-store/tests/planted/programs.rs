@@ -61,7 +61,7 @@ impl Program {
 
     /// Applies commands in one entry, which removes so many ephemeral znodes of ended sessions.
     pub fn entry(&mut self, removals: usize, commands: impl FnOnce(&mut Self)) {
-        self.work = Some(EntryWork::with_removals(removals));
+        self.work = Some(EntryWork::of(removals));
         commands(self);
         self.work = None;
     }

@@ -2,8 +2,8 @@
 
 use znode_store::{
     AttemptId, Command, EntryContext, Event, Identities, LockCommand, LockMode, LockName, LockWish,
-    MAX_ADDRESS_BYTES, MAX_CONTENDERS, MAX_GRAPH_WAITS, MAX_HOLDS, MAX_NAMED_HOLDERS, MAX_NOTE_BYTES,
-    MAX_OWNER_BYTES, Outcome, Password, Refusal, Reply, Request, SessionId, Store,
+    MAX_ADDRESS_BYTES, MAX_CONTENDERS, MAX_GRANTED_AT_ONCE, MAX_GRAPH_WAITS, MAX_HOLDS, MAX_NAMED_HOLDERS,
+    MAX_NOTE_BYTES, MAX_OWNER_BYTES, Outcome, Password, Refusal, Reply, Request, SessionId, Store,
 };
 
 use crate::replicas::{draw, restore};
@@ -99,7 +99,7 @@ fn wish(mode: LockMode, reentrant: bool) -> LockWish {
 }
 
 #[test]
-fn full_queue_rejects_and_is_granted_at_once() {
+fn full_queue_rejects_and_is_granted_over_several_entries() {
     let mut world = World::new();
     let (reader, writer) = (wish(LockMode::Shared, false), wish(LockMode::Exclusive, true));
     world.acquire(1, writer.clone(), true).unwrap();
@@ -131,7 +131,21 @@ fn full_queue_rejects_and_is_granted_at_once() {
     let first = world.holder(0);
     world.release(1, &first).unwrap();
     world.release(1, &first).unwrap();
-    assert_eq!(world.granted(), MAX_CONTENDERS - 1);
+    let (mut granted, mut entries) = (world.granted(), 1);
+    // The first grant of each command is free.
+    assert_eq!(granted, MAX_GRANTED_AT_ONCE + 1);
+    while world.store.unfinished_grants().next().is_some() {
+        // What comes meanwhile waits behind the others.
+        let late = world.acquire(2, reader.clone(), false);
+        assert!(
+            matches!(late, Err(Refusal::LockBusy { .. } | Refusal::QueueFull(_))),
+            "{late:?}"
+        );
+        granted += world.granted();
+        entries += 1;
+    }
+    assert_eq!(granted, MAX_CONTENDERS - 1);
+    assert_eq!(entries, MAX_CONTENDERS.div_ceil(MAX_GRANTED_AT_ONCE + 1));
     assert_eq!(
         world.store.lock(&lock()).unwrap().holders.len(),
         MAX_CONTENDERS - 1

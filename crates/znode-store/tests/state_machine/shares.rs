@@ -5,9 +5,9 @@
 use znode_store::{
     AccessCommand, Acl, AclEntry, AttemptId, Command, ContenderEnd, CreateMode, CreatePath, EntryContext,
     EntryWork, Event, Identities, Identity, Limited, LockCommand, LockMode, LockName, LockWish,
-    MAX_DESCENDANTS, MAX_LOOKED_AT, MAX_OPERATIONS, MAX_REMOVED_AT_ONCE, MAX_SESSIONLESS_REQUESTS, NewToken,
-    Op, Outcome, Password, PathGrant, Perms, Refusal, Reply, Request, RequestId, Right, RoleName, Rules,
-    SessionFate, SessionId, Store, TokenHash, TokenId, ZPath,
+    MAX_DESCENDANTS, MAX_GRANTED_AT_ONCE, MAX_LOOKED_AT, MAX_OPERATIONS, MAX_REMOVED_AT_ONCE,
+    MAX_SESSIONLESS_REQUESTS, NewToken, Op, Outcome, Password, PathGrant, Perms, Refusal, Reply, Request,
+    RequestId, Right, RoleName, Rules, SessionFate, SessionId, Store, TokenHash, TokenId, ZPath,
 };
 
 use crate::replicas::{draw, restore};
@@ -323,6 +323,98 @@ fn a_large_session_ends_over_several_entries_in_the_order_of_arrival() {
     }
     assert_eq!(other.locks("", None, 9), world.store.locks("", None, 9));
     assert_eq!(other.session_fate(FIRST), SessionFate::Ended);
+}
+
+/// Begins with a lock that one session holds, and for which many shared waiters of another session wait; returns the hold.
+fn many_readers(world: &mut World, count: usize) -> Reply {
+    let held = world.acquire(FIRST, "many", None);
+    for _ in 0..count {
+        let wait = world.call(SECOND, "many", LockMode::Shared);
+        assert!(matches!(world.apply(wait), Ok(Reply::Queued(_))));
+    }
+    held
+}
+
+#[test]
+fn grants_to_many_waiters_take_several_entries_the_same_at_each_replica() {
+    let mut world = World::with_sessions(&[FIRST, SECOND, THIRD]);
+    let other = world.acquire(FIRST, "other", None);
+    world.acquire(THIRD, "other", None);
+    let held = many_readers(&mut world, 3 * MAX_GRANTED_AT_ONCE);
+    world.apply(release(FIRST, &held)).unwrap();
+    let at_once = MAX_GRANTED_AT_ONCE + 1;
+    assert_eq!(world.of_lock("many").0.len(), at_once);
+    // The budget of the entry is used up, and another command of it hands its own lock over all the same.
+    world.apply_by(Rules::Current, release(FIRST, &other)).unwrap();
+    assert_eq!(world.of_lock("other"), (vec![THIRD], vec![]));
+    assert_eq!(world.of_lock("many").0.len(), at_once);
+
+    // Another replica begins with a snapshot of the middle, and makes the same grants in the same entries.
+    let mut replica = world.replica();
+    let nothing = Request::internal(Command::Sweep(Vec::new()));
+    for holders in [2 * at_once, 3 * MAX_GRANTED_AT_ONCE] {
+        for world in [&mut world, &mut replica] {
+            world.apply(nothing.clone()).unwrap();
+            assert_eq!(world.of_lock("many").0.len(), holders);
+        }
+        assert_eq!(replica.events, world.events);
+        assert_eq!(replica.store.digest(), world.store.digest());
+    }
+    assert_eq!(world.store.unfinished_grants().next(), None);
+}
+
+#[test]
+fn drained_lock_makes_no_further_grants() {
+    let mut world = World::with_sessions(&[FIRST, SECOND]);
+    let held = many_readers(&mut world, 2 * MAX_GRANTED_AT_ONCE);
+    world.apply(release(FIRST, &held)).unwrap();
+    let drain = |draining| {
+        Request::internal(Command::Lock(LockCommand::Configure {
+            lock: LockName::parse("many").unwrap(),
+            limit: None,
+            draining: Some(draining),
+        }))
+    };
+    world.apply(drain(true)).unwrap();
+    assert_eq!(world.of_lock("many").0.len(), MAX_GRANTED_AT_ONCE + 1);
+    assert_eq!(world.store.unfinished_grants().next(), None);
+    let replica = world.replica();
+    assert_eq!(replica.store.unfinished_grants().next(), None);
+    world.apply(drain(false)).unwrap();
+    assert_eq!(world.of_lock("many").0.len(), 2 * MAX_GRANTED_AT_ONCE);
+}
+
+#[test]
+fn waiters_without_right_leave_within_the_budget_of_the_entry() {
+    let mut world = World::secured();
+    let right: &[Right] = &[Right::Lock];
+    let [holder, waiter] = [2, 3].map(|number| world.token_with(number, &[("/locks/many", right)]));
+    world.open(FIRST, Some(holder));
+    world.open(SECOND, Some(waiter));
+    let rule = AccessCommand::EndWaitsWithRights;
+    world.apply(Request::internal(Command::Access(rule))).unwrap();
+    let held = world.acquire(FIRST, "many", Some(holder));
+    for _ in 0..2 * MAX_GRANTED_AT_ONCE {
+        world.acquire(SECOND, "many", Some(waiter));
+    }
+    world
+        .apply(of(
+            Some(token(1)),
+            Command::Access(AccessCommand::RevokeToken(waiter)),
+        ))
+        .unwrap();
+    let caller = shows(holder);
+    world
+        .apply(Request {
+            caller,
+            ..release(FIRST, &held)
+        })
+        .unwrap();
+    assert_eq!(world.of_lock("many").1.len(), MAX_GRANTED_AT_ONCE - 1);
+    world
+        .apply(Request::internal(Command::Sweep(Vec::new())))
+        .unwrap();
+    assert_eq!(world.of_lock("many"), (vec![], vec![]));
 }
 
 #[test]

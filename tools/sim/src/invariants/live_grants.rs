@@ -69,7 +69,7 @@ mod tests {
         ];
         let entry = EntryContext { time_ms: 1, term: 1 };
         let mut check_after = |request| {
-            let (mut work, mut events) = (EntryWork::with_removals(1), Vec::new());
+            let (mut work, mut events) = (EntryWork::of(1), Vec::new());
             let applied = store.apply_by(Rules::Current, &entry, &mut work, request, &mut events);
             assert!(applied.outcome.is_ok(), "{applied:?}");
             let holds = store.holds_of(&LockName::parse("b").expect("a name"));

@@ -13,6 +13,8 @@ pub fn check(lock: &LockName, store: &Store) -> Check {
     match view.queue.first() {
         // An entry that goes on with the end of its session removes it.
         Some(first) if store.is_ending(first.session) => Ok(()),
+        // The next entry goes on with the grants.
+        Some(_) if store.unfinished_grants().any(|unfinished| unfinished == lock) => Ok(()),
         _ => waits_for_a_reason(&view),
     }
 }

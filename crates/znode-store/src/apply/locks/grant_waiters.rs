@@ -16,12 +16,26 @@ use crate::model::path::LockName;
 use crate::model::reply::Reply;
 use crate::store::Store;
 
-/// Grants the locks that a command touched to their waiters. Called once at the end of each command. Most commands touch none, and pay only for the
-/// check.
+/// Grants the locks that a command touched to their waiters, and then those locks that earlier commands left with grants to make. Called once at the
+/// end of each command. Most commands touch none, and pay only for the check.
 #[inline]
 pub(crate) fn grant_waiters(store: &mut Store, cx: &mut Context<'_>) {
     while store.locks.has_touched() {
         grant_touched(store, cx);
+    }
+    if store.locks.has_unfinished() {
+        continue_unfinished(store, cx);
+    }
+}
+
+/// Continues with the locks whose grants exceeded the budget of an earlier entry, within the budget of this one.
+#[inline(never)]
+fn continue_unfinished(store: &mut Store, cx: &mut Context<'_>) {
+    if *cx.removals_left > 0 && *cx.grants_left > 0 {
+        store.locks.touch_unfinished(*cx.grants_left);
+        while store.locks.has_touched() {
+            grant_touched(store, cx);
+        }
     }
 }
 
@@ -30,18 +44,27 @@ fn grant_touched(store: &mut Store, cx: &mut Context<'_>) {
     let mut touched = store.locks.take_touched();
     for lock in touched.drain(..) {
         modes::grant_upgrade(store, cx, &lock);
-        while remove_ungrantable(store, cx, &lock)
-            && let Some(contender) = store.locks.promote(&lock)
-        {
-            complete_grant(store, cx, &lock, contender);
-        }
+        let is_finished = grant_next(store, cx, &lock);
+        store.locks.set_unfinished(&lock, !is_finished);
         store.locks.lower_floor(&lock);
     }
     store.locks.recycle_touched(touched);
 }
 
+/// Grants a lock to its next waiters. Returns false if the budget of the entry ends before the waiters that may be granted the lock.
+fn grant_next(store: &mut Store, cx: &mut Context<'_>, lock: &LockName) -> bool {
+    while remove_ungrantable(store, cx, lock) && cx.may_grant() {
+        let Some(contender) = store.locks.promote(lock) else {
+            return true;
+        };
+        cx.count_grant();
+        complete_grant(store, cx, lock, contender);
+    }
+    store.locks.next(lock).is_none()
+}
+
 /// Removes the next waiters from the queue while their sessions have ended, or the owners of their sessions have no right to the lock. Returns
-/// whether the waiter that is next then may be granted the lock. It may not if its session has ended and the budget of this entry is used up; the
+/// whether the waiter that is next then may be granted the lock. It may not if it has to be removed and the budget of this entry is used up; the
 /// entry that removes the waiter grants the lock.
 fn remove_ungrantable(store: &mut Store, cx: &mut Context<'_>, lock: &LockName) -> bool {
     while (store.access.waits_end_with_rights() || store.sessions.are_ending())
@@ -64,10 +87,14 @@ fn remove_ungrantable(store: &mut Store, cx: &mut Context<'_>, lock: &LockName) 
             None => ContenderEnd::Forbidden,
         };
         let found = store.contender(lock, path.name()).expect("it is in the queue");
-        if how == ContenderEnd::Forbidden
-            && !contenders::has_lost_right(store, found.session, lock, found.record.is_some(), cx.now_ms)
-        {
-            return true;
+        if how == ContenderEnd::Forbidden {
+            if !contenders::has_lost_right(store, found.session, lock, found.record.is_some(), cx.now_ms) {
+                return true;
+            }
+            if !cx.may_grant() {
+                return false;
+            }
+            cx.count_grant();
         }
         contenders::remove_contender(store, cx, &found, how);
     }
