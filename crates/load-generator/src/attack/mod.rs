@@ -2,7 +2,8 @@
 //! meanwhile well-behaved clients acquire locks. The report has, with and without an attack: the clients'
 //! waiting times and failed requests, the number of elections, and the growth of the nodes' memory, log output and data.
 //!
-//! The attacker has a thread of its own. On the thread of the well-behaved clients its work would count as their waiting time.
+//! The attacker has a thread of its own. On the thread of the well-behaved clients its work would count as their waiting time. The thread has the
+//! lowest priority, because an attacker has a machine of its own and takes no processor from the nodes: only what the nodes do for it counts.
 
 mod callers;
 mod catalog;
@@ -27,7 +28,9 @@ use cli_support::format::Output;
 use cli_support::open_files;
 use cli_support::output::say;
 use local_cluster::{LocalCluster, LocalNode};
+use rustix::process::setpriority_process;
 use serde::Serialize;
+use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
@@ -49,6 +52,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// File descriptors that this program uses beside the connections of an attack.
 const RESERVED_FILES: u64 = 1_024;
+
+/// The nice value of threads that run when no other wants to.
+const LOWEST_PRIORITY: i32 = 19;
 
 /// Pause before each measurement, for what the previous attack left behind: connections that the nodes close, and sessions that end.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
@@ -221,7 +227,9 @@ async fn measure(
         let before = Resources::measure(&args.target, &nodes)?;
         bystanders.take_report();
         let stop = CancellationToken::new();
-        let attacking = tokio::task::spawn_blocking({
+        let (ended, attacking) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("attacker".to_owned());
+        thread.spawn({
             let (nodes, admin, stop) = (nodes.clone(), callers.admin.clone(), stop.clone());
             let (connections, watches) = (args.connections, args.watches);
             move || {
@@ -235,9 +243,10 @@ async fn measure(
                     outcome: RefCell::default(),
                     sessions: RefCell::default(),
                 };
-                cli_support::block_on(attack_until_stopped(attack, context))
+                // The receiver is gone only if the measurement has failed.
+                let _ = ended.send(attack_in_background(attack, context));
             }
-        });
+        })?;
         let begin = tokio::time::Instant::now();
         tokio::time::sleep(args.duration).await;
         // Measure before the attack frees its resources.
@@ -269,6 +278,12 @@ async fn measure(
     }
     bystanders.stop().await?;
     Ok(reports)
+}
+
+/// Runs an attack on this thread, which gets the lowest priority.
+fn attack_in_background(attack: Option<Attack>, context: AttackContext) -> anyhow::Result<AttackOutcome> {
+    setpriority_process(None, LOWEST_PRIORITY).context("the priority of the attacker's thread")?;
+    cli_support::block_on(attack_until_stopped(attack, context))
 }
 
 /// Runs an attack until it is stopped, and closes its sessions.
