@@ -152,7 +152,7 @@ impl World {
             let answer = self.answer_to(&probes, until)?;
             let mut ledger = self.environment.ledger.borrow_mut();
             let check = match answer {
-                Some(ClientResponse::Applied(applied)) => ledger.acknowledged.write(floor, applied.zxid.0),
+                Some(ClientResponse::Applied(applied)) => ledger.acknowledged.command(floor, &applied),
                 Some(ClientResponse::ReadAt(position)) => ledger.acknowledged.read(floor, position.0),
                 _ => continue,
             };

@@ -529,7 +529,7 @@ impl Client {
                 network.agenda.after(timeout / 3, timer);
             }
             (action, ClientResponse::Applied(applied)) => {
-                let check = ledger.acknowledged.write(current.floor, applied.zxid.0);
+                let check = ledger.acknowledged.command(current.floor, &applied);
                 ledger.note("acknowledged writes", check);
                 if applied.outcome.is_ok()
                     && !matches!(action, Action::Setup | Action::Close)

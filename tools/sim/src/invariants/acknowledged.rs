@@ -1,5 +1,7 @@
 //! Acknowledged calls persist and are ordered: a write that begins after the acknowledgement of another one
-//! has a later position, and a linearizable read that begins then reflects it.
+//! has a later position, and a linearizable read or a refusal that begins then reflects it.
+
+use znode_store::Applied;
 
 use super::Check;
 
@@ -21,8 +23,17 @@ impl Acknowledged {
         self.count
     }
 
+    /// Records an answered command that began when `floor` was the highest acknowledged position. A node may refuse a caller without rights by its
+    /// state, as it answers a linearizable read.
+    pub fn command(&mut self, floor: u64, applied: &Applied) -> Check {
+        match applied.outcome {
+            Ok(_) => self.write(floor, applied.zxid.0),
+            Err(_) => self.read(floor, applied.zxid.0),
+        }
+    }
+
     /// Records an acknowledged write that began when `floor` was the highest acknowledged position.
-    pub fn write(&mut self, floor: u64, position: u64) -> Check {
+    fn write(&mut self, floor: u64, position: u64) -> Check {
         self.count += 1;
         self.highest = self.highest.max(position);
         match position > floor {
@@ -54,7 +65,7 @@ impl Acknowledged {
         match position >= acknowledged {
             true => Ok(()),
             false => Err(format!(
-                "a read reflected {position}, although {acknowledged} was acknowledged before it"
+                "a read or a refusal reflected {position}, although {acknowledged} was acknowledged before it"
             )),
         }
     }
