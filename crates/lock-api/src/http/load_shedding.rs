@@ -238,7 +238,8 @@ fn is_exempt(method: &Method, path: &str) -> bool {
         },
         "leases" => *method != Method::GET,
         "multilock" => last == "release",
-        "znodes" | "terraform" => method == Method::DELETE,
+        "znodes" => method == Method::DELETE,
+        "terraform" => matches!(method.as_str(), "DELETE" | "UNLOCK"),
         _ => false,
     }
 }
@@ -273,6 +274,7 @@ mod tests {
             "POST /v1/multilock/release",
             "DELETE /v1/znodes/locks/a/b",
             "DELETE /v1/terraform/locks/a",
+            "UNLOCK /v1/terraform/locks/a",
         ] {
             let (method, path) = kept.split_once(' ').unwrap();
             assert!(is_exempt(&method.parse().unwrap(), path), "{kept}");

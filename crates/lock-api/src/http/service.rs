@@ -18,7 +18,7 @@ use tower_service::Service;
 
 use super::auth::RequiredPermission;
 use super::middleware::{Endpoint, handle};
-use super::{Peer, Shared, locks, sessions, znodes};
+use super::{Peer, Shared, locks, sessions, terraform, znodes};
 use crate::http::url::Verb;
 
 /// Most frequent operations.
@@ -162,6 +162,9 @@ impl ApiService {
             }
             _ => {
                 request.extensions_mut().insert(peer.clone());
+                if let Some(method) = terraform::standard_method(request.method(), request.uri().path()) {
+                    *request.method_mut() = method;
+                }
                 Either::Right(self.router.clone().call(request))
             }
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -36,6 +36,17 @@ const STATES: &str = "/v1/terraform/states/";
 
 /// Prefix of the addresses of their locks.
 const LOCKS: &str = "/v1/terraform/locks/";
+
+/// Returns the method that stands for Terraform's own method of a lock: `LOCK` and `UNLOCK` are the defaults of its
+/// `lock_method` and `unlock_method`. The router knows standard methods only.
+pub fn standard_method(method: &Method, path: &str) -> Option<Method> {
+    let standard = match method.as_str() {
+        "LOCK" => Method::POST,
+        "UNLOCK" => Method::DELETE,
+        _ => return None,
+    };
+    path.starts_with(LOCKS).then_some(standard)
+}
 
 /// Time to live of a lock: the longest that a node allows by default. Terraform does not renew a lock, so this is also
 /// the longest run whose state is accepted at its end.

@@ -78,7 +78,13 @@ pub fn seen(server: SocketAddr) -> BTreeSet<Answer> {
 fn find(method: &str, address: &str) -> Option<(&'static String, &'static Value)> {
     let path = address.split('?').next().unwrap();
     let method = method.to_ascii_lowercase();
-    let method = if method == "head" { "get" } else { &method };
+    let method = match &*method {
+        "head" => "get",
+        // OpenAPI cannot list Terraform's own methods, which are other names of these.
+        "lock" if path.starts_with("/v1/terraform/locks/") => "post",
+        "unlock" if path.starts_with("/v1/terraform/locks/") => "delete",
+        method => method,
+    };
     let segments: Vec<_> = path.split('/').collect();
     let after_a_name = |verb: &&str| {
         let rest = path

@@ -20,6 +20,33 @@ async fn unavailable_is_503_with_retry_after() {
 }
 
 #[tokio::test]
+async fn terraforms_own_methods_lock_and_unlock_its_locks_only() {
+    let server = Server::start().await;
+    let description = Some(r#"{"ID":"one"}"#);
+    let (lock, state) = ("/v1/terraform/locks/t%2Fs", "/v1/terraform/states/t%2Fs");
+    server.call("LOCK", lock, description).await.expect(200);
+    let held = server
+        .call("LOCK", lock, Some(r#"{"ID":"two"}"#))
+        .await
+        .expect(423);
+    assert_eq!(held["ID"], "one");
+    server
+        .call("UNLOCK", lock, Some(r#"{"ID":"two"}"#))
+        .await
+        .expect(423);
+    server.call("UNLOCK", lock, description).await.expect(200);
+    let free = server.get("/v1/locks/t%2Fs").await.expect(200);
+    assert_eq!(free["holders"], json!([]));
+    for other in [state, "/v1/locks/t%2Fs"] {
+        server
+            .call("LOCK", other, description)
+            .await
+            .problem(405, "method_not_allowed");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn unknown_outcome_is_504() {
     let server = Server::start().await;
     let (holder, waiter) = (server.session().await, server.session().await);

@@ -45,7 +45,8 @@ pub fn operations() -> Vec<Operation> {
         .fails(&[Code::NotHolder, Code::NoZnode, Code::NotEmpty])
         .fails(&CHANGE),
         one(Operation::post(LOCK, "lockTerraformState", "Locks a state"))
-            .describe("The lock is a lease of 24 hours, or of the longest time that the node allows. A repetition with the same `ID` succeeds.")
+            .describe("The lock is a lease of 24 hours, or of the longest time that the node allows. A repetition with the same `ID` succeeds. \
+                The method `LOCK`, the default of Terraform, is accepted as well.")
             .request_body::<TerraformLock<'_>>(true, held())
             .answers::<TerraformDone>(StatusCode::OK, "The lock is held.", json!({}))
             .answers::<TerraformLock<'_>>(StatusCode::LOCKED, "Another caller holds the lock: its description.", held())
@@ -57,7 +58,7 @@ pub fn operations() -> Vec<Operation> {
             "Unlocks a state",
         ))
         .describe("With the description of the lock as its body, which must have the `ID` of the holder. Without a body, as `terraform force-unlock` sends it, \
-            the lock is broken, which needs the right to.")
+            the lock is broken, which needs the right to. The method `UNLOCK`, the default of Terraform, is accepted as well.")
         .request_body::<TerraformLock<'_>>(false, held())
         .answers::<TerraformDone>(StatusCode::OK, "Nobody holds the lock by this ID.", json!({}))
         .answers::<TerraformLock<'_>>(StatusCode::LOCKED, "Another caller holds the lock: its description.", held())
