@@ -39,7 +39,7 @@ use cli_support::signals::{Signal, SignalListener};
 use cli_support::usage::UsageError;
 use serde_json::json;
 use tokio::time::Instant;
-use transport_security::ClientTls;
+use transport_security::{ClientTls, OldestVersion};
 
 use self::checkpoint::Checkpoint;
 use self::connection::SourceCredentials;
@@ -257,7 +257,7 @@ impl Arguments {
     fn source_tls(&self) -> anyhow::Result<Option<ClientTls>> {
         let own = self.from_cert.as_deref().zip(self.from_key.as_deref());
         match &self.from_ca {
-            Some(ca) => ClientTls::new(ca, own)
+            Some(ca) => ClientTls::accepting(OldestVersion::Tls12, ca, own)
                 .map(Some)
                 .context("--from-ca, --from-cert, --from-key"),
             None if own.is_some() => {

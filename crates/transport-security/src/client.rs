@@ -10,11 +10,12 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsConnector, TlsStream};
 
+use crate::clients::OldestVersion;
 use crate::error::{HandshakeError, TlsError};
 use crate::pem;
+use crate::provider;
 use crate::reload::{Loaded, Reloadable, ReloadableValue};
 use crate::stream::Stream;
-use crate::{VERSIONS, provider};
 
 /// Client side of connections to nodes. Cheap to clone.
 #[derive(Clone)]
@@ -26,13 +27,22 @@ impl ClientTls {
     /// Trusts nodes whose certificates are signed by an authority in `ca` and name the host that is called.
     /// Presents `own` (a certificate and its key) to nodes that request a certificate.
     pub fn new(ca: &Path, own: Option<(&Path, &Path)>) -> Result<Self, TlsError> {
+        Self::accepting(OldestVersion::Tls13, ca, own)
+    }
+
+    /// Like [`ClientTls::new`], also for servers of other systems that do not speak TLS 1.3.
+    pub fn accepting(
+        oldest: OldestVersion,
+        ca: &Path,
+        own: Option<(&Path, &Path)>,
+    ) -> Result<Self, TlsError> {
         let ca = ca.to_owned();
         let own: Option<(PathBuf, PathBuf)> = own.map(|(certificate, key)| (certificate.into(), key.into()));
         let mut paths = vec![ca.clone()];
         if let Some((certificate, key)) = &own {
             paths.extend([certificate.clone(), key.clone()]);
         }
-        let make = Box::new(move || config(&ca, own.as_ref()));
+        let make = Box::new(move || config(oldest, &ca, own.as_ref()));
         Ok(Self {
             current: ReloadableValue::new("servers", paths, make)?,
         })
@@ -68,14 +78,18 @@ impl fmt::Debug for ClientTls {
     }
 }
 
-fn config(ca: &Path, own: Option<&(PathBuf, PathBuf)>) -> Result<Loaded<ClientConfig>, TlsError> {
+fn config(
+    oldest: OldestVersion,
+    ca: &Path,
+    own: Option<&(PathBuf, PathBuf)>,
+) -> Result<Loaded<ClientConfig>, TlsError> {
     let roots = pem::authorities(ca)?;
     let rejected = |path: &Path| {
         let path = path.to_owned();
         move |source| TlsError::Rejected { path, source }
     };
     let builder = ClientConfig::builder_with_provider(provider())
-        .with_protocol_versions(VERSIONS)
+        .with_protocol_versions(oldest.versions())
         .map_err(rejected(ca))?
         .with_root_certificates(roots);
     let (mut config, not_after) = match own {

@@ -27,13 +27,13 @@ impl ClientCertificates {
     }
 }
 
-/// Oldest TLS version that a listener accepts. It always accepts 1.3 as well.
+/// Oldest TLS version that one side accepts. It always accepts 1.3 as well, and chooses it if the other side has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OldestVersion {
     /// TLS 1.3 only.
     #[default]
     Tls13,
-    /// TLS 1.2, for clients that do not support 1.3. Of its cipher suites rustls implements only those with
+    /// TLS 1.2, for clients and servers that do not support 1.3. Of its cipher suites rustls implements only those with
     /// forward secrecy and authenticated encryption, and it does not implement renegotiation. A client's
     /// certificate crosses the network unencrypted.
     Tls12,

@@ -20,11 +20,11 @@ use crate::reload::{Loaded, Reloadable, ReloadableValue};
 use crate::stream::Stream;
 use crate::{VERSIONS, provider};
 
-/// Versions of a listener that accepts TLS 1.2.
+/// Versions of a side that accepts TLS 1.2.
 static VERSIONS_FROM_12: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
 
 impl OldestVersion {
-    fn versions(self) -> &'static [&'static SupportedProtocolVersion] {
+    pub(crate) fn versions(self) -> &'static [&'static SupportedProtocolVersion] {
         match self {
             Self::Tls13 => VERSIONS,
             Self::Tls12 => VERSIONS_FROM_12,

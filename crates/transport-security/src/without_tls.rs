@@ -59,6 +59,15 @@ impl ClientTls {
         Err(TlsError::NotBuilt)
     }
 
+    /// Returns [`TlsError::NotBuilt`].
+    pub fn accepting(
+        _oldest: OldestVersion,
+        _ca: &Path,
+        _own: Option<(&Path, &Path)>,
+    ) -> Result<Self, TlsError> {
+        Err(TlsError::NotBuilt)
+    }
+
     /// Handle for [`crate::keep_fresh`].
     pub fn reloadable(&self) -> Reloadable {
         match self.0 {}

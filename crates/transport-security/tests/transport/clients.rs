@@ -245,6 +245,39 @@ async fn server_identifies_a_tls_1_2_client_by_its_certificate() {
 }
 
 #[tokio::test]
+async fn client_speaks_tls_1_2_only_if_it_accepts_it() {
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let ca = Ca::new();
+    let files = ca.issue("server", &node("c", 1));
+    for (oldest, served, connects) in [
+        (OldestVersion::Tls13, NEWEST, true),
+        (OldestVersion::Tls13, OLDER, false),
+        (OldestVersion::Tls12, NEWEST, true),
+        (OldestVersion::Tls12, OLDER, true),
+    ] {
+        let ring = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(ring)
+            .with_protocol_versions(&[served])
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![CertificateDer::from_pem_file(&files.certificate).unwrap()],
+                PrivateKeyDer::from_pem_file(&files.key).unwrap(),
+            )
+            .unwrap();
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let client = ClientTls::accepting(oldest, &ca.ca(), None).unwrap();
+        let (here, there) = duplex();
+        let (connected, taken) = tokio::join!(client.connect("localhost", here), acceptor.accept(there));
+        assert_eq!(connected.is_ok(), connects, "{oldest:?} and {:?}", served.version);
+        if let Ok(taken) = taken {
+            assert_eq!(taken.get_ref().1.protocol_version(), Some(served.version));
+        }
+    }
+}
+
+#[tokio::test]
 async fn no_session_is_resumed_in_either_version() {
     let ca = Ca::new();
     let server = server_from(&ca, ClientCertificates::Ignored, OldestVersion::Tls12);
