@@ -16,6 +16,9 @@ use super::url::without_secret;
 /// Target of the audit lines in the log.
 const TARGET: &str = "lockgate::audit";
 
+/// Target of the lines about callers without valid proof, which a directive of `log.level` can leave out.
+const REFUSED_TARGET: &str = "lockgate::audit::refused";
+
 /// Writer of audit lines. A completed change always gets its line. A rejected request, or one whose caller disconnected
 /// before the outcome was known, gets a line unless the caller has had too many lately: a caller that repeats a
 /// forbidden request all day does not fill the disk.
@@ -43,7 +46,7 @@ impl AuditLog {
             return;
         };
         tracing::info!(
-            target: TARGET,
+            target: REFUSED_TARGET,
             by = %peer.principal(),
             from = %peer.shown(),
             action = "refused",

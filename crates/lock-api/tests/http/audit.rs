@@ -43,7 +43,14 @@ impl Log {
         self.0.lock().unwrap().clear();
         let lines = text
             .lines()
-            .filter_map(|line| line.split_once("lockgate::audit: "));
+            .filter_map(|line| line.split_once("lockgate::audit"))
+            .map(|(before, line)| {
+                let line = line.strip_prefix("::refused").unwrap_or(line);
+                (
+                    before,
+                    line.strip_prefix(": ").expect("the fields follow the target"),
+                )
+            });
         let own = |(_, line): (_, &str)| match line.split_once(" http_request=") {
             Some((own, id)) if id.trim_matches('"').len() == 16 => own.to_owned(),
             _ => panic!("a line without the id of its request: {line}"),

@@ -105,4 +105,17 @@ mod tests {
         ));
         assert!(!logs("info,openraft=warn", "sled::pagecache"));
     }
+
+    #[test]
+    fn directives_filter_the_audit_log() {
+        let logs = |directives: &str| {
+            let targets = with_silent_libraries(directives.parse().unwrap());
+            ["lockgate::audit", "lockgate::audit::refused", "lock_node::leader"]
+                .map(|target| targets.would_enable(target, &Level::INFO))
+        };
+        assert_eq!(logs("info"), [true, true, true]);
+        assert_eq!(logs("warn,lockgate::audit=info"), [true, true, false]);
+        assert_eq!(logs("info,lockgate::audit::refused=off"), [true, false, true]);
+        assert_eq!(logs("info,lockgate::audit=off"), [false, false, true]);
+    }
 }
