@@ -176,6 +176,7 @@ impl<'a> HoldEvent<'a> {
 pub struct GrantedEvent<'a> {
     #[serde(flatten)]
     hold: HoldEvent<'a>,
+    /// Time of the grant.
     #[schema(value_type = words::Time)]
     since_at: Timestamp,
 }
@@ -191,6 +192,7 @@ pub struct DowngradedEvent<'a> {
     holder: &'a str,
     #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
+    /// Time of the downgrade.
     #[schema(value_type = words::Time)]
     since_at: Timestamp,
 }

@@ -76,6 +76,7 @@ impl LockAnswer<'_> {
 
 #[derive(Serialize, ToSchema)]
 pub struct ClosedAnswer {
+    /// Begin of the time without grants.
     #[schema(value_type = words::Time)]
     since_at: Timestamp,
     /// Whole time without grants, counted from `since_at`.
@@ -129,6 +130,7 @@ pub struct ContenderAnswer<'a> {
     holds: u32,
     #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
+    /// Begin of the hold or of the wait. Of a holder that is a ZooKeeper client, begin of its wait.
     #[schema(value_type = words::Time)]
     since_at: Timestamp,
     #[schema(value_type = words::Address)]
