@@ -25,11 +25,12 @@ function open(root) {
     "aria-label": "Commits per second" }, svg("path", { class: "area" }), svg("path"));
   const rate = el("span", { class: "soft" });
   const hand = el("button", { type: "button", onclick: () => handOver(null) }, "Hand leadership over");
+  const changes = el("a", { href: "#/events?group=cluster" }, "Changes of leader and members");
   const title = el("h1", null, "Cluster");
   const lead = el("p", { class: "lead" });
   const failed = el("p", { class: "error", hidden: true });
   show(root,
-    el("div", { class: "head" }, title, lead, el("div", { class: "push" }, hand)),
+    el("div", { class: "head" }, title, lead, el("div", { class: "push" }, changes, hand)),
     failed, alarms, figures,
     el("section", { class: "sheet" }, el("header", null, el("h2", null, "Nodes"), el("span", { class: "soft" }, "")),
       el("table", { class: "cards" },
