@@ -130,7 +130,7 @@ pub(crate) fn session(store: &Store, view: &SessionView) -> Value {
     let age_ms = store.time_ms().saturating_sub(view.opened_at_ms);
     json!({
         "session": view.session.to_string(), "name": &*view.name, "ttl_ms": view.timeout_ms, "age_ms": age_ms,
-        "opened_at": time(view.opened_at_ms), "address": &*view.address, "ephemerals": view.ephemerals, "held": of(true), "awaited": of(false),
+        "opened_at": time(view.opened_at_ms), "address": view.address.host(), "ephemerals": view.ephemerals, "held": of(true), "awaited": of(false),
         "release_requested": release_requests(store, view), "zxid": store.zxid().0,
     })
 }
@@ -152,7 +152,7 @@ fn contender(view: &ContenderView, position: Option<usize>) -> Value {
     let mut document = json!({
         "holder": view.holder, "session": view.session.to_string(), "owner": &*view.owner, "note": &*view.note, "mode": mode(view.mode),
         "permits": view.permits, "holds": view.holds, "fencing_token": view.fencing_token.0, "since_at": time(view.since_ms),
-        "address": &*view.address,
+        "address": view.address.host(),
     });
     if let Some(position) = position {
         document["position"] = position.into();

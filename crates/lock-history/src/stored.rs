@@ -109,7 +109,7 @@ impl<'a> StoredHold<'a> {
             token: hold.fencing_token.0,
             owner: &hold.owner,
             note: &hold.note,
-            address: &hold.address,
+            address: hold.address.as_str(),
             since_ms,
         }
     }

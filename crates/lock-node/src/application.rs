@@ -7,13 +7,14 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use raft_node::application::Application;
-use raft_node::messages::{Declined, HeartbeatsTaken, NotLeader, SeenMoment, Touched};
+use raft_node::messages::{Declined, ForwardedTrace, HeartbeatsTaken, NotLeader, SeenMoment, Touched};
 use tokio::time::Instant;
 use znode_store::SessionId;
 
 use crate::envelope::Envelope;
 use crate::leader::{Leadership, Recorder};
 use crate::replica::Replica;
+use crate::traces;
 
 /// This node, as replication calls it.
 pub(crate) struct LockApplication {
@@ -26,8 +27,14 @@ pub(crate) struct LockApplication {
 }
 
 impl Application for LockApplication {
-    fn mark_sent(&self, term: u64, proposals: &mut Vec<(u64, Bytes)>) {
-        self.replica.calls.mark_sent(term, proposals);
+    fn mark_sent(&self, term: u64, proposals: &mut Vec<(u64, Bytes)>) -> Vec<ForwardedTrace> {
+        self.replica.calls.mark_sent(term, proposals)
+    }
+
+    fn led(&self, traces: &[ForwardedTrace], received: Instant) {
+        if let Some(spans) = &self.replica.spans {
+            traces::led(&**spans, traces, received);
+        }
     }
 
     fn settle(&self, numbers: &[u64], declined: &Declined) {

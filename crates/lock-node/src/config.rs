@@ -10,6 +10,7 @@ use znode_store::{Limits, MAX_DATA_BYTES};
 
 use crate::admission::AdmissionConfig;
 use crate::metrics::config::MetricsConfig;
+use crate::traces::Tracing;
 
 /// Configuration of a node.
 #[derive(Debug, Clone)]
@@ -33,6 +34,8 @@ pub struct NodeConfig {
     pub admission: AdmissionConfig,
     /// Settings of separate lock counters, and of the log of slow requests.
     pub metrics: MetricsConfig,
+    /// Destination of the leader's spans: of its part of proposals, of waiting and of holding. Front ends have it for requests.
+    pub tracing: Option<Tracing>,
 }
 
 impl NodeConfig {
@@ -53,6 +56,7 @@ impl NodeConfig {
             history: HistoryConfig::default(),
             admission: AdmissionConfig::default(),
             metrics: MetricsConfig::default(),
+            tracing: None,
         }
     }
 

@@ -64,6 +64,7 @@ pub mod config;
 pub mod node;
 pub mod metrics;
 pub mod traces;
+mod hold_spans;
 mod runtime_config;
 mod slow_log;
 mod command_label;

@@ -14,9 +14,10 @@ use znode_store::Applied;
 
 use crate::admission::AdmissionPermit;
 use crate::request_error::ProposeError;
+use crate::traces::{SpanId, TraceId};
 use raft_log::sync::Mutex;
 use raft_node::Unavailable;
-use raft_node::messages::Declined;
+use raft_node::messages::{Declined, ForwardedTrace};
 
 /// Result of a proposal for its caller.
 pub type ProposalResult = Result<Applied, ProposeError>;
@@ -108,6 +109,8 @@ struct PendingProposal {
     sent_in: Option<u64>,
     /// Time of the last attempt.
     sent_at: Option<Instant>,
+    /// Trace and span of the proposal, if it is traced.
+    traced: Option<Box<(TraceId, SpanId)>>,
     answer: oneshot::Sender<Answered>,
     permit: AdmissionPermit,
 }
@@ -136,11 +139,12 @@ pub struct PendingProposals {
 }
 
 impl PendingProposals {
-    /// Adds a proposal, which has a permit, and gives it a number. `encode` makes its envelope from that number. Returns the number, the envelope
-    /// and the receiver of the answer.
+    /// Adds a proposal, which has a permit, and gives it a number. `traced` is its trace and span. `encode` makes its envelope from that number.
+    /// Returns the number, the envelope and the receiver of the answer.
     pub fn enter(
         &self,
         permit: AdmissionPermit,
+        traced: Option<Box<(TraceId, SpanId)>>,
         encode: impl FnOnce(u64) -> Bytes,
     ) -> Result<(u64, Bytes, oneshot::Receiver<Answered>), Unavailable> {
         let (tx, rx) = oneshot::channel();
@@ -155,6 +159,7 @@ impl PendingProposals {
                 envelope: Bytes::new(),
                 sent_in: None,
                 sent_at: None,
+                traced,
                 answer: tx,
                 permit,
             };
@@ -169,18 +174,25 @@ impl PendingProposals {
         Ok((number, envelope, rx))
     }
 
-    /// Records that these proposals are about to be sent in `term`, and removes the cancelled ones from the list.
-    pub fn mark_sent(&self, term: u64, numbers: &mut Vec<(u64, Bytes)>) {
+    /// Records that these proposals are about to be sent in `term`, and removes the cancelled ones from the list. Returns the traces of the traced
+    /// ones.
+    pub fn mark_sent(&self, term: u64, numbers: &mut Vec<(u64, Bytes)>) -> Vec<ForwardedTrace> {
         let now = Instant::now();
+        let (mut place, mut traces) = (0, Vec::new());
         let mut table = self.table.lock();
         numbers.retain(|(number, _)| match table.pending.get_mut(number) {
             Some(proposal) => {
                 proposal.sent_in = Some(term);
                 proposal.sent_at = Some(now);
+                if let Some((trace, span)) = proposal.traced.as_deref().copied() {
+                    traces.push(ForwardedTrace { place, trace, span });
+                }
+                place += 1;
                 true
             }
             None => false,
         });
+        traces
     }
 
     /// Records that the node to which these proposals were sent rejected them, so that none is in the log. Returns those that are not cancelled, in
@@ -344,7 +356,7 @@ mod tests {
     fn enter(pending: &PendingProposals) -> (u64, oneshot::Receiver<Answered>) {
         let permit = place(&Arc::new(Admission::new(AdmissionConfig::default())));
         let (number, _, rx) = pending
-            .enter(permit, |number| Bytes::from(number.to_string()))
+            .enter(permit, None, |number| Bytes::from(number.to_string()))
             .unwrap();
         (number, rx)
     }
@@ -355,7 +367,7 @@ mod tests {
         let pending = PendingProposals::default();
         let enter = || {
             let encode = |number: u64| Bytes::from(number.to_string());
-            pending.enter(place(&admission), encode).unwrap().0
+            pending.enter(place(&admission), None, encode).unwrap().0
         };
         let numbers: Vec<u64> = (0..5).map(|_| enter()).collect();
         pending.mark_sent(
@@ -442,6 +454,6 @@ mod tests {
         let unavailable = rb.await.unwrap().result;
         assert!(matches!(unavailable, Err(ProposeError::Unavailable(_))));
         let permit = place(&Arc::new(Admission::new(AdmissionConfig::default())));
-        assert!(pending.enter(permit, |_| Bytes::new()).is_err());
+        assert!(pending.enter(permit, None, |_| Bytes::new()).is_err());
     }
 }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::command_label::{CommandLabel, MAX_SHOWN};
 use crate::pending_proposals::Times;
 use instruments::text_format::{Instruments, Sheet};
+use raft_node::messages::ForwardedTrace;
 
 /// Id of a trace: sixteen bytes that are not all 0.
 pub type TraceId = [u8; 16];
@@ -148,18 +149,17 @@ impl Scope {
         CURRENT.sync_scope(self, work)
     }
 
-    /// Collects the spans of a proposal that was made within this scope and has ended: one of the whole proposal, and one of each step.
+    /// Collects the spans of a proposal that was made within this scope and has ended: `id` of the whole proposal, and one of each step.
     pub(crate) fn proposed(
         self,
+        id: SpanId,
         subject: &CommandLabel,
         submitted: Instant,
         answered: Instant,
         times: Option<&Times>,
         outcome: &'static str,
     ) {
-        let id = new_span_id();
-        let (now, now_at) = (Instant::now(), SystemTime::now());
-        let at = |instant: Instant| now_at - now.saturating_duration_since(instant);
+        let at = wall_clock();
         let span = |name, id, parent, begin, end, attributes| Span {
             trace: self.trace,
             id,
@@ -196,6 +196,31 @@ impl Scope {
             self.collector.collect(part);
         }
     }
+}
+
+/// Collects the spans of this node's part, as the leader, of a batch of another node that it received at `received` and has applied.
+pub(crate) fn led(collector: &dyn Collector, traces: &[ForwardedTrace], received: Instant) {
+    let at = wall_clock();
+    let (begin, end) = (at(received), at(Instant::now()));
+    for traced in traces {
+        collector.collect(Span {
+            trace: traced.trace,
+            id: new_span_id(),
+            parent: Some(traced.span),
+            name: Cow::Borrowed("leader"),
+            kind: SpanKind::Internal,
+            begin,
+            end,
+            attributes: Vec::new(),
+            failed: false,
+        });
+    }
+}
+
+/// Returns a function from moments of the monotonic clock to times of day.
+fn wall_clock() -> impl Fn(Instant) -> SystemTime {
+    let (now, now_at) = (Instant::now(), SystemTime::now());
+    move |instant| now_at - now.saturating_duration_since(instant)
 }
 
 /// Returns a random id for a span.

@@ -309,8 +309,9 @@ impl Builder {
         self
     }
 
-    /// Traces all HTTP requests, or a part. Call it after [`Builder::http_config`].
+    /// Traces all requests, or a part. Call it after [`Builder::http_config`].
     pub fn traces(mut self, tracing: Tracing) -> Self {
+        self.config.tracing = Some(tracing.clone());
         self.http.tracing = Some(tracing);
         self
     }

@@ -6,14 +6,18 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use crate::messages::{Declined, HeartbeatsTaken, NotLeader, SeenMoment, Touched};
+use crate::messages::{Declined, ForwardedTrace, HeartbeatsTaken, NotLeader, SeenMoment, Touched};
 
 /// Program that runs on a [`RaftNode`](crate::RaftNode). For replication, commands are bytes whose first byte
 /// is their version, and sessions are numbers.
 pub trait Application: Send + Sync {
     /// Records that these proposals of this node are about to be sent in `term`. Removes those without a
-    /// waiting caller.
-    fn mark_sent(&self, term: u64, proposals: &mut Vec<(u64, Bytes)>);
+    /// waiting caller. Returns the traces of those that are traced.
+    fn mark_sent(&self, term: u64, proposals: &mut Vec<(u64, Bytes)>) -> Vec<ForwardedTrace>;
+
+    /// Records that this node, as the leader, has applied a batch of another node, which it received at
+    /// `received`. These of its commands are traced.
+    fn led(&self, traces: &[ForwardedTrace], received: Instant);
 
     /// Records that the leader has declined some of these proposals. The others are applied.
     fn settle(&self, numbers: &[u64], declined: &Declined);

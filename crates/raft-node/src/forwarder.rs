@@ -18,8 +18,8 @@ use crate::application::Application;
 use crate::batcher::{MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, ProposalQueue};
 use crate::ids::NodeId;
 use crate::leader_view::LeaderView;
-use crate::messages::Declined;
-use crate::peers::wire::{PeerRequest, PeerResponse};
+use crate::messages::{Declined, ForwardedTrace};
+use crate::peers::wire::{PeerRequest, PeerResponse, TRACES_SINCE};
 use crate::peers::{PeerConnectionError, Peers, Purpose};
 use fault_injection::fail_step;
 
@@ -86,10 +86,20 @@ impl Forwarder {
         term: u64,
         numbers: Vec<u64>,
         envelopes: Vec<Bytes>,
+        traces: Vec<ForwardedTrace>,
     ) -> BoxFuture<'static, ForwardOutcome> {
         let connection = self.peers.connection(leader, Purpose::Traffic);
         let timeout = self.timeout;
-        let sent = connection.send(PeerRequest::Forward { term, envelopes }).await;
+        let version = self.peers.registry().wire_version_with(leader);
+        let request = match traces.is_empty() || version.is_none_or(|version| version < TRACES_SINCE) {
+            true => PeerRequest::Forward { term, envelopes },
+            false => PeerRequest::ForwardTraced {
+                term,
+                envelopes,
+                traces,
+            },
+        };
+        let sent = connection.send(request).await;
         async move {
             let answer = match sent {
                 Ok(answer) => connection.answer(answer, timeout).await,
@@ -214,7 +224,7 @@ impl ForwarderTask {
             self.waiting.insert(number, envelope);
         }
         let mut proposals = take_batch(&mut self.waiting);
-        self.dependencies.application.mark_sent(term, &mut proposals);
+        let traces = self.dependencies.application.mark_sent(term, &mut proposals);
         if proposals.is_empty() {
             return;
         }
@@ -223,7 +233,11 @@ impl ForwarderTask {
         let forwarder = &self.dependencies;
         let outcome = match leader == forwarder.node {
             true => forwarder.send_to_own_batcher(term, numbers, envelopes).await,
-            false => forwarder.send_to_peer(leader, term, numbers, envelopes).await,
+            false => {
+                forwarder
+                    .send_to_peer(leader, term, numbers, envelopes, traces)
+                    .await
+            }
         };
         self.in_flight.push(outcome);
     }

@@ -32,6 +32,17 @@ pub struct HeartbeatsTaken {
     pub touched: Option<Vec<Touched>>,
 }
 
+/// Trace of one command of a forwarded batch. The program above the replication defines the ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForwardedTrace {
+    /// Position of the command in the batch.
+    pub place: u32,
+    /// Id of the trace.
+    pub trace: [u8; 16],
+    /// Id of the span that the leader's part belongs to.
+    pub span: [u8; 8],
+}
+
 /// Forwarded commands that the leader did not propose, because its disk has no room for them or a member
 /// could not apply them. They have no effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

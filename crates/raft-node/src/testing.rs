@@ -16,7 +16,7 @@ use crate::application::Application;
 use crate::audit::StateDigest;
 use crate::codec::BadBytes;
 use crate::config::RaftNodeConfig;
-use crate::messages::{Declined, HeartbeatsTaken, NotLeader, SeenMoment, Touched};
+use crate::messages::{Declined, ForwardedTrace, HeartbeatsTaken, NotLeader, SeenMoment, Touched};
 use crate::node::{OpenedStorage, Program, RaftNode};
 use crate::replicated_state::{AppliedPosition, LogPosition, ReplicatedState, SnapshotPart, SnapshotParts};
 use crate::types::Proposal;
@@ -74,7 +74,11 @@ impl ReplicatedState for Idle {
 const REFUSED: NotLeader = NotLeader { leader: None };
 
 impl Application for Idle {
-    fn mark_sent(&self, _: u64, _: &mut Vec<(u64, Bytes)>) {}
+    fn mark_sent(&self, _: u64, _: &mut Vec<(u64, Bytes)>) -> Vec<ForwardedTrace> {
+        Vec::new()
+    }
+
+    fn led(&self, _: &[ForwardedTrace], _: Instant) {}
 
     fn settle(&self, _: &[u64], _: &Declined) {}
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::NodeId;
 
 /// Newest version of the peer protocol (`crate::peers::wire`). Two nodes use the highest version that both speak.
-pub const WIRE_VERSION: u16 = 11;
+pub const WIRE_VERSION: u16 = 12;
 
 /// Oldest version of the peer protocol that this program speaks.
 pub const OLDEST_WIRE_VERSION: u16 = 7;

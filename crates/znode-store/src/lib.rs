@@ -168,6 +168,7 @@ pub use model::access::right::*;
 pub use model::access::role::*;
 pub use model::access::token::*;
 pub use model::acl::*;
+pub use model::address::*;
 pub use model::command::*;
 pub use model::contender::MAX_RELEASED;
 pub use model::data::*;

@@ -5,7 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use znode_store::{ContenderEnd, Hold, SessionId, Store};
 
-use super::event_types::{end_word, limit_of, reason_of};
+use super::event_types::{limit_of, reason_of};
 use super::extract::Timestamp;
 use super::lock_types::{ModeWord, SummaryAnswer};
 use super::openapi::words;
@@ -290,7 +290,7 @@ impl<'a> FeedEntry<'a> {
     }
 
     fn end(&mut self, how: &'a ContenderEnd) {
-        self.ended = Some(end_word(how));
+        self.ended = Some(how.word());
         self.reason = reason_of(how);
     }
 }

@@ -278,7 +278,7 @@ pub fn session_event(text: &mut String, at: EventPosition, time_ms: u64, what: &
                 ended: match how {
                     // The caller did not wait for this grant, or abandoned it.
                     ContenderEnd::Withdrawn => "released",
-                    other => end_word(other),
+                    other => other.word(),
                 },
                 by: by.as_deref(),
                 reason: reason_of(how),
@@ -290,7 +290,7 @@ pub fn session_event(text: &mut String, at: EventPosition, time_ms: u64, what: &
             let left = LeftQueueEvent {
                 lock: lock.as_str(),
                 holder,
-                ended: end_word(how),
+                ended: how.word(),
                 by: match how {
                     ContenderEnd::Broken { by, .. } => Some(by),
                     _ => None,
@@ -323,22 +323,6 @@ pub fn session_event(text: &mut String, at: EventPosition, time_ms: u64, what: &
         }
     }
     false
-}
-
-/// Returns the word for the end of a hold, which the history uses as well.
-pub fn end_word(how: &ContenderEnd) -> &'static str {
-    match how {
-        ContenderEnd::Released => "released",
-        ContenderEnd::Withdrawn => "withdrawn",
-        ContenderEnd::NeverGrantable { .. } => "never_grantable",
-        ContenderEnd::Upgraded => "upgraded",
-        ContenderEnd::SessionClosed => "session_closed",
-        ContenderEnd::SessionExpired => "session_expired",
-        ContenderEnd::Broken { .. } => "broken",
-        ContenderEnd::Forbidden => "forbidden",
-        ContenderEnd::Deleted => "deleted",
-        ContenderEnd::MaxHold => "max_hold",
-    }
 }
 
 pub fn reason_of(how: &ContenderEnd) -> Option<&str> {

@@ -9,6 +9,7 @@ use znode_store::{ContenderEnd, Hold, LockMode, LockName};
 
 use super::Api;
 use super::extract::{HandlerResult, Timestamp, ensure_freshness, ok, page_length, query};
+use super::lock_types::trace_id;
 use super::openapi::words;
 use super::problem::mode_word;
 use crate::locks::Locks;
@@ -68,6 +69,10 @@ pub struct EntryAnswer<'a> {
     note: &'a str,
     #[schema(value_type = words::Address)]
     address: &'a str,
+    /// Trace of its acquire, if that was traced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::TraceId)]
+    trace_id: Option<String>,
     #[schema(value_type = super::lock_types::ModeWord)]
     mode: &'static str,
     #[schema(value_type = Option<words::Limit>, required)]
@@ -150,7 +155,8 @@ impl<'a> EntryAnswer<'a> {
             session_name: &hold.session_name,
             owner: &hold.owner,
             note: &hold.note,
-            address: &hold.address,
+            address: hold.address.host(),
+            trace_id: trace_id(&hold.address),
             mode: mode_word(hold.mode),
             limit: match hold.mode {
                 LockMode::Semaphore { limit } => Some(limit),

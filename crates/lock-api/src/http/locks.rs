@@ -11,11 +11,10 @@ use lock_node::Unavailable;
 use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::IntoParams;
-use znode_store::{Downgraded, Grant, LockName, Right, SessionId, View, Zxid};
+use znode_store::{ContenderEnd, Downgraded, Grant, LockName, Right, SessionId, View, Zxid};
 
 use super::audit;
 use super::auth::{RevocationWatch, while_allowed};
-use super::event_types::end_word;
 use super::extract::{
     HandlerResult, MAX_PAGE, ensure_freshness, json, no_content, no_query, ok, page_length, parse, query,
     read_body, session_id,
@@ -195,7 +194,7 @@ async fn holder(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> HandlerRes
         PlaceOutcome::Granted(grant) => Ok(ok(&GrantAnswer::from(&grant))),
         PlaceOutcome::Waits => Ok(no_content()),
         PlaceOutcome::Gone(how) => {
-            let ended = how.as_ref().map(end_word);
+            let ended = how.as_ref().map(ContenderEnd::word);
             Err(Problem::holder_gone(&lock, &holder, ended))
         }
     }

@@ -80,7 +80,7 @@ impl<'a> TerraformLock<'a> {
             id: holder.holder.as_str().into(),
             operation: "lockgate".into(),
             info: (&*holder.note).into(),
-            who: (&*holder.address).into(),
+            who: holder.address.host().into(),
             version: "".into(),
             created: None,
             path: "".into(),
@@ -131,7 +131,7 @@ pub async fn lock(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -
         owner: "".into(),
         reentrant: false,
         note: note.into(),
-        address: peer.shown(),
+        address: peer.shown().into(),
         lock_delay_ms: 0,
         names: ContenderNames::Mutex,
     };

@@ -14,10 +14,11 @@ use crate::admission::AdmissionPermit;
 use crate::command_label::CommandLabel;
 use crate::command_versions;
 use crate::envelope::Envelope;
+use crate::hold_spans;
 use crate::metrics::node_counters::Ended;
 use crate::pending_proposals::{Answered, ProposalResult, Times};
 use crate::request_error::ProposeError;
-use crate::traces::Scope;
+use crate::traces::{Scope, SpanId, new_span_id};
 use raft_node::Unavailable;
 use raft_node::codec;
 
@@ -32,8 +33,8 @@ pub struct SubmittedProposal {
     /// Time at which it was submitted.
     submitted: Instant,
     subject: CommandLabel,
-    /// Scope of the traced request; nearly all requests are not traced.
-    traced: Option<Scope>,
+    /// Scope of the traced request, and the span of this proposal in it; nearly all requests are not traced.
+    traced: Option<(Scope, SpanId)>,
     /// True if the caller has the outcome.
     is_over: bool,
     /// Timer of the timeout. It is created in the first poll that finds no answer, because `submit` alone needs none.
@@ -49,10 +50,17 @@ impl SubmittedProposal {
         let inner = &node.inner;
         let submitted = Instant::now();
         let subject = CommandLabel::of(&request.command);
+        let traced = Scope::current().map(|scope| (scope, new_span_id()));
+        if let Some((scope, _)) = &traced {
+            hold_spans::mark(&mut request.command, scope);
+        }
         command_versions::restrain(&mut request, || inner.raft.commands_of_all());
         #[cfg(feature = "planted")]
         let request = at_submission(node, request);
-        let (number, envelope, answer) = inner.replica.calls.enter(permit, |call| {
+        let span = traced
+            .as_ref()
+            .map(|(scope, span)| Box::new((scope.trace, *span)));
+        let (number, envelope, answer) = inner.replica.calls.enter(permit, span, |call| {
             let known = || inner.raft.commands_of_all();
             codec::encode(&Envelope::by_rules(inner.replica.origin, call, request, known)).into()
         })?;
@@ -64,7 +72,7 @@ impl SubmittedProposal {
             timeout,
             submitted,
             subject,
-            traced: Scope::current(),
+            traced,
             is_over: false,
             timer: None,
         };
@@ -99,8 +107,8 @@ impl SubmittedProposal {
                 counters.slow.note_unanswered(&self.subject, took, how.word());
             }
         }
-        if let Some(scope) = self.traced.take() {
-            scope.proposed(&self.subject, self.submitted, now, times.as_ref(), how.word());
+        if let Some((scope, id)) = self.traced.take() {
+            scope.proposed(id, &self.subject, self.submitted, now, times.as_ref(), how.word());
         }
         result
     }

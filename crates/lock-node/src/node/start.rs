@@ -114,7 +114,8 @@ impl Node {
         let history = keeps_history.then(|| observers.journal.read_history());
         let replica = Replica::new(origin, observers, queue.clone())
             .with_counters(Arc::new(NodeCounters::new(&config.metrics)))
-            .with_clock(storage.clock().clone());
+            .with_clock(storage.clock().clone())
+            .with_tracing(config.tracing.clone());
         let replica = Arc::new(replica);
         let history = history.map(|reader| start_history(&config, storage.disk_id().0, &replica, reader));
         let history = history.transpose()?;

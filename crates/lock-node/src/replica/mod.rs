@@ -19,10 +19,12 @@ use znode_store::{
 
 use crate::command_versions;
 use crate::envelope::{Envelope, Origin};
+use crate::hold_spans;
 use crate::hold_timer::HoldTimer;
 use crate::metrics::node_counters::NodeCounters;
 use crate::pending_proposals::{Applying, PendingProposals};
 use crate::sessions::SessionTracker;
+use crate::traces::{Collector, Tracing};
 use fault_injection::fail_step;
 use lock_history::Position;
 use observers::history::Holders;
@@ -63,6 +65,8 @@ pub struct Replica {
     pub clock: Arc<ClusterClock>,
     /// Counters.
     pub counters: Arc<NodeCounters>,
+    /// Collector of the spans of the leader's part of proposals, of waiting and of holding.
+    pub spans: Option<Arc<dyn Collector>>,
     /// Detector of recent reads.
     recent_reads: RecentReads,
     /// Digests of some earlier states.
@@ -86,6 +90,7 @@ impl Replica {
             holds: HoldTimer::default(),
             clock: Arc::default(),
             counters: Arc::default(),
+            spans: None,
             recent_reads: RecentReads::default(),
             states: States::default(),
             applied: AppliedPosition::default(),
@@ -102,6 +107,12 @@ impl Replica {
     /// Returns the replica with these counters.
     pub(crate) fn with_counters(self, counters: Arc<NodeCounters>) -> Self {
         Self { counters, ..self }
+    }
+
+    /// Returns the replica with this destination of spans.
+    pub(crate) fn with_tracing(self, tracing: Option<Tracing>) -> Self {
+        let spans = tracing.map(|tracing| tracing.collector);
+        Self { spans, ..self }
     }
 
     /// Waits until the state fulfils `is_so`.
@@ -351,6 +362,9 @@ impl ReplicatedState for Replica {
                     }
                     host.command_applied(at.into(), applied.position, &applied.events, &store);
                 });
+                if leads && let Some(spans) = &self.spans {
+                    hold_spans::collect(&**spans, &store, &applied.events);
+                }
                 fail_step!("watch::before_dispatch");
                 self.observers.command_applied(&mut applied, &store, leads);
                 fail_step!("watch::after_dispatch");
@@ -532,7 +546,7 @@ mod tests {
             let request = create(text);
             let place = Arc::new(Admission::new(AdmissionConfig::default())).permit(&request);
             let encode = |call| codec::encode(&Envelope::new(ORIGIN, call, request)).into();
-            self.replica.calls.enter(place.unwrap(), encode).unwrap()
+            self.replica.calls.enter(place.unwrap(), None, encode).unwrap()
         }
 
         fn sent(&self, term: u64, call: u64, envelope: &Bytes) {

@@ -121,7 +121,12 @@ fn row(entry: &Value) -> [String; 7] {
         (None, _) => plain(&entry["mode"]),
     };
     let mut who = plain(&entry["session"]);
-    for (before, field) in [(" ", "session_name"), ("/", "owner"), (" at ", "address")] {
+    for (before, field) in [
+        (" ", "session_name"),
+        ("/", "owner"),
+        (" at ", "address"),
+        (" in trace ", "trace_id"),
+    ] {
         match entry[field].as_str() {
             None | Some("") => {}
             Some(text) => who.push_str(&format!("{before}{}", shown(text))),

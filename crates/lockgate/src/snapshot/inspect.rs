@@ -192,7 +192,7 @@ fn sessions(store: &Store) -> Vec<Value> {
             "name": &*view.name,
             "ttl_ms": view.timeout_ms,
             "opened_at": at(view.opened_at_ms),
-            "address": &*view.address,
+            "address": view.address.host(),
             "ephemerals": view.ephemerals,
         })
     });

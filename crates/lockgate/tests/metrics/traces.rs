@@ -162,9 +162,17 @@ async fn trace_of_a_caller_continues_through_the_log() {
     let answer = traced(&cluster.http(follower), path, &acquire, &parent("01")).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 
-    let spans = collector.of_trace(TRACE, 6).await;
+    let leader = cluster.leader_now().await.to_string();
+    let spans = collector.of_trace(TRACE, 7).await;
     let span = |name: &str| &spans.get(name).unwrap_or_else(|| panic!("{name}: {spans:#?}")).1;
-    assert!(spans.values().all(|(node, _)| *node == follower.to_string()));
+    for (name, (node, _)) in &spans {
+        let is_by = if name == "leader" {
+            &leader
+        } else {
+            &follower.to_string()
+        };
+        assert_eq!(node, is_by, "{name}");
+    }
     let server = span("POST /v1/locks/{name}/acquire");
     assert_eq!(
         (&server["parentSpanId"], &server["kind"]),
@@ -200,14 +208,97 @@ async fn trace_of_a_caller_continues_through_the_log() {
         at = time(part, "endTimeUnixNano");
     }
     assert_eq!(time(proposal, "endTimeUnixNano"), at);
+    // Its part as the leader saw it.
+    let led = span("leader");
+    assert_eq!(led["parentSpanId"], proposal["spanId"]);
     // These times are of another clock of the same machine; a thread may be preempted between the reads of
     // both.
     const SLACK: u64 = 1_000_000_000;
+    assert!(time(led, "startTimeUnixNano") + SLACK >= time(span("commit"), "startTimeUnixNano"));
+    assert!(time(led, "endTimeUnixNano") <= time(proposal, "endTimeUnixNano") + SLACK);
     assert!(time(server, "startTimeUnixNano") <= time(proposal, "startTimeUnixNano") + SLACK);
     assert!(time(proposal, "endTimeUnixNano") <= time(server, "endTimeUnixNano") + SLACK);
 
     // No other request is traced, not even the session's creation.
     assert!(collector.spans().iter().all(|(_, span)| span["traceId"] == TRACE));
+}
+
+#[tokio::test]
+async fn wait_and_hold_are_spans_of_the_leader_and_name_their_trace() {
+    const WAITERS: &str = "0af7651916cd43dd8448eb211c80319c";
+    let collector = Collector::start().await;
+    let cluster = TestCluster::start_with(&collector.settings(0.0)).await;
+    let leader = cluster.leader_now().await.to_string();
+    let follower = cluster.followers().await[0];
+    let http = cluster.http(follower);
+    let (_client, session) = cluster.session(follower, "traced").await;
+    let (_client, waiter) = cluster.session(follower, "waiter").await;
+    let path = "/v1/locks/orders/42";
+    let acquire = async |session: &str, trace: &str| {
+        let body = json!({"session": session, "wait": "queue"});
+        let parent = format!("00-{trace}-{CALLER}-01");
+        let answer = traced(&http, &format!("{path}/acquire"), &body, &parent).await;
+        assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
+        let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+        serde_json::from_str::<Value>(body).expect("an answer is JSON")
+    };
+    let held = acquire(session.id(), TRACE).await;
+    let queued = acquire(waiter.id(), WAITERS).await;
+
+    // Every node knows the traces, and shows the address without it.
+    for node in [1, 2, 3] {
+        let view = async || {
+            cluster
+                .send(node, "GET", &format!("{path}?linearizable=true"), &Value::Null)
+                .await
+                .json()
+        };
+        let lock = view().await;
+        assert_eq!(lock["holders"][0]["trace_id"], TRACE, "{lock}");
+        assert_eq!(lock["queue"][0]["trace_id"], WAITERS, "{lock}");
+        let address = lock["holders"][0]["address"].as_str().unwrap();
+        assert!(address.parse::<std::net::SocketAddr>().is_ok(), "{lock}");
+    }
+    let release = async |session: &str, holder: &Value| {
+        let body = json!({"session": session, "holder": holder});
+        let answer = cluster
+            .send(follower, "POST", &format!("{path}/release"), &body)
+            .await;
+        assert_eq!(answer.status, 200, "{}", answer.json());
+    };
+    release(session.id(), &held["holder"]).await;
+    release(waiter.id(), &queued["holder"]).await;
+    let history = cluster
+        .send(follower, "GET", &format!("{path}/history"), &Value::Null)
+        .await
+        .json();
+    let traces = [0, 1].map(|at| history["history"][at]["trace_id"].clone());
+    assert_eq!(traces, [WAITERS, TRACE], "{history}");
+
+    // The request with its proposal, and the hold; the waiter waited as well.
+    let of_holder = collector.of_trace(TRACE, 8).await;
+    let of_waiter = collector.of_trace(WAITERS, 9).await;
+    let server = &of_waiter["POST /v1/locks/{name}/acquire"].1;
+    for (of, name) in [(&of_holder, "hold"), (&of_waiter, "wait"), (&of_waiter, "hold")] {
+        let (node, span) = &of[name];
+        assert_eq!(*node, leader);
+        assert_eq!(attributes(span)["lockgate.lock"], "orders/42");
+    }
+    let (_, wait) = &of_waiter["wait"];
+    let (_, hold) = &of_waiter["hold"];
+    assert_eq!(wait["parentSpanId"], server["spanId"]);
+    assert_eq!(hold["parentSpanId"], server["spanId"]);
+    assert_eq!(time(wait, "endTimeUnixNano"), time(hold, "startTimeUnixNano"));
+    assert_eq!(
+        time(&of_holder["hold"].1, "endTimeUnixNano"),
+        time(hold, "startTimeUnixNano"),
+        "the release is the grant of the next"
+    );
+    assert_eq!(attributes(hold)["lockgate.ended"], "released");
+    assert_eq!(
+        attributes(hold)["lockgate.fencing_token"],
+        history["history"][0]["fencing_token"].to_string()
+    );
 }
 
 #[tokio::test]
@@ -251,8 +342,12 @@ async fn zookeeper_requests_are_traced_like_http_requests() {
             continue;
         }
         // A request through the log has the same parts as over HTTP.
-        let all = collector.of_trace(span["traceId"].as_str().unwrap(), 6).await;
-        assert!(all.values().all(|(node, _)| *node == follower.to_string()));
+        let all = collector.of_trace(span["traceId"].as_str().unwrap(), 7).await;
+        let led = |name: &str| name == "leader";
+        assert!(
+            all.iter()
+                .all(|(name, (node, _))| led(name) != (*node == follower.to_string()))
+        );
         let proposal = &all["proposal"].1;
         assert_eq!(proposal["parentSpanId"], span["spanId"]);
         let mut at = time(proposal, "startTimeUnixNano");

@@ -294,7 +294,7 @@ fn ended(
 
 /// Returns whether a hold is one of a ZooKeeper client: the state has nothing of it but its znode.
 fn is_silent(hold: &Hold) -> bool {
-    hold.address.is_empty() && hold.owner.is_empty() && hold.note.is_empty()
+    hold.address.as_str().is_empty() && hold.owner.is_empty() && hold.note.is_empty()
 }
 
 #[cfg(test)]

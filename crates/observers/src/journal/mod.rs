@@ -365,7 +365,14 @@ fn text_bytes(event: &Event) -> usize {
 }
 
 fn hold_bytes(hold: &Hold) -> usize {
-    hold.lock.as_str().len() + hold.holder.len() + hold.owner.len() + hold.note.len() + hold.address.len()
+    let texts = [
+        hold.lock.as_str(),
+        &hold.holder,
+        &hold.owner,
+        &hold.note,
+        hold.address.as_str(),
+    ];
+    texts.map(str::len).iter().sum()
 }
 
 #[cfg(test)]

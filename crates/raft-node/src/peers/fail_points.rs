@@ -13,7 +13,9 @@ pub(super) async fn before_request(request: &PeerRequest) -> io::Result<()> {
         PeerRequest::PreVote(_) => fail_step!(async "pre_vote::before_send", |error| error),
         PeerRequest::Append(_) => fail_step!(async "heartbeat::before_send", |error| error),
         PeerRequest::TransferLeader { .. } => fail_step!(async "transfer::before_send", |error| error),
-        PeerRequest::Forward { .. } => fail_step!(async "forward::before_send", |error| error),
+        PeerRequest::Forward { .. } | PeerRequest::ForwardTraced { .. } => {
+            fail_step!(async "forward::before_send", |error| error)
+        }
         PeerRequest::Touch { .. } | PeerRequest::Heartbeats { .. } => {
             fail_step!(async "touch::before_send", |error| error)
         }
@@ -35,7 +37,9 @@ pub(super) async fn after_request(request: &PeerRequest) -> io::Result<()> {
         PeerRequest::PreVote(_) => fail_step!(async "pre_vote::after_receive", |error| error),
         PeerRequest::Append(_) => fail_step!(async "heartbeat::after_receive", |error| error),
         PeerRequest::TransferLeader { .. } => fail_step!(async "transfer::after_receive", |error| error),
-        PeerRequest::Forward { .. } => fail_step!(async "forward::after_receive", |error| error),
+        PeerRequest::Forward { .. } | PeerRequest::ForwardTraced { .. } => {
+            fail_step!(async "forward::after_receive", |error| error)
+        }
         PeerRequest::Touch { .. } | PeerRequest::Heartbeats { .. } => {
             fail_step!(async "touch::after_receive", |error| error)
         }

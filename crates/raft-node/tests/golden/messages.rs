@@ -14,7 +14,7 @@ use crate::audit::{Finding, StateDigest};
 use crate::disk_health::{Alarm, AlarmKind, DiskReport, DiskView, MemberNews};
 use crate::ids::{ClusterId, DiskId};
 use crate::membership::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
-use crate::messages::{Declined, HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
+use crate::messages::{Declined, ForwardedTrace, HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
 use crate::peers::wire::{
     Hello, HelloReply, HelloStart, LeaderLoss, MAGIC, PeerRequest, PeerResponse, Purpose, RefusalCause,
     SnapshotHead, SnapshotResume, SnapshotTail, WireAppend, WireAppendResult, WireEntry, WireLogId,
@@ -233,6 +233,18 @@ fn golden_requests_and_responses() {
         ("ask_append", PeerRequest::Append(append)),
         ("ask_transfer_leader", transfer),
         ("ask_forward", forward),
+        (
+            "ask_forward_traced",
+            PeerRequest::ForwardTraced {
+                term: 300,
+                envelopes: vec![Bytes::from_static(b"\x01command")],
+                traces: vec![ForwardedTrace {
+                    place: 0,
+                    trace: [7; 16],
+                    span: [8; 8],
+                }],
+            },
+        ),
         (
             "ask_touch",
             PeerRequest::Touch {

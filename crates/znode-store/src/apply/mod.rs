@@ -187,7 +187,7 @@ fn execute(
             address,
         } => {
             let key = LeaseKey { session, password };
-            session_opening::open_session_of_caller(store, cx, key, timeout_ms, name, address)
+            session_opening::open_session_of_caller(store, cx, key, timeout_ms, name, address.into())
         }
         Command::CloseSession { session } => {
             store.sessions.require(session)?;

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use crate::apply::context::Context;
 use crate::model::access::principal::Principal;
+use crate::model::address::CallerAddress;
 use crate::model::event::Event;
 use crate::model::identity::Identities;
 use crate::model::ids::{LeaseKey, SessionId};
@@ -39,7 +40,7 @@ pub(crate) fn open_session_of_caller(
     LeaseKey { session, password }: LeaseKey,
     timeout_ms: u32,
     name: Arc<str>,
-    address: Arc<str>,
+    address: CallerAddress,
 ) -> Outcome {
     let record = SessionRecord {
         session,

@@ -36,9 +36,9 @@ fn check_wish(wish: &LockWish) -> Result<(), Refusal> {
         ));
     }
     for (what, text, limit) in [
-        ("owner", &wish.owner, MAX_OWNER_BYTES),
-        ("note", &wish.note, MAX_NOTE_BYTES),
-        ("address", &wish.address, MAX_ADDRESS_BYTES),
+        ("owner", &*wish.owner, MAX_OWNER_BYTES),
+        ("note", &*wish.note, MAX_NOTE_BYTES),
+        ("address", wish.address.as_str(), MAX_ADDRESS_BYTES),
     ] {
         if text.len() > limit {
             return bad(format!(

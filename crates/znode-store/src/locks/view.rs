@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::model::address::CallerAddress;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::lock::{HoldBounds, HolderId, LockMode, Revocation};
 use crate::model::path::LockName;
@@ -53,7 +54,7 @@ pub struct ContenderView {
     /// Note of its client.
     pub note: Arc<str>,
     /// Address that its client called from; empty for ZooKeeper clients.
-    pub address: Arc<str>,
+    pub address: CallerAddress,
     /// Mode of the request or hold.
     pub mode: LockMode,
     /// Permits of a semaphore, else 1.

@@ -690,10 +690,10 @@ impl Display for Hold {
             write!(f, ", {permits} permits")?;
         }
         for (what, text) in [
-            ("named", session_name),
-            ("owner", owner),
-            ("note", note),
-            ("at", address),
+            ("named", &**session_name),
+            ("owner", &**owner),
+            ("note", &**note),
+            ("at", address.host()),
         ] {
             if !text.is_empty() {
                 write!(f, ", {what} {text:?}")?;
@@ -863,7 +863,8 @@ impl Display for SessionView {
         f.write_str(if *is_lease { "lease, " } else { "" })?;
         write!(
             f,
-            "session {session} of {name:?} at {address:?}, timeout {timeout_ms} ms, "
+            "session {session} of {name:?} at {:?}, timeout {timeout_ms} ms, ",
+            address.host()
         )?;
         write!(
             f,

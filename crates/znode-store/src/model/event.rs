@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use crate::model::access::command::AccessChange;
 use crate::model::acl::Acl;
+use crate::model::address::CallerAddress;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::lock::{HolderId, LockMode};
 use crate::model::path::{LockName, ZPath};
@@ -147,7 +148,7 @@ pub struct Hold {
     /// Note of its client; empty for ZooKeeper clients.
     pub note: Arc<str>,
     /// Address that its client called from; empty for ZooKeeper clients.
-    pub address: Arc<str>,
+    pub address: CallerAddress,
     /// Time of the grant in milliseconds since 1970. `None` at the end of a hold of a ZooKeeper client: the state does not record it, and
     /// only the beginning reports it.
     pub since_ms: Option<u64>,
@@ -208,4 +209,22 @@ pub enum ContenderEnd {
     MaxHold,
     /// The hold was upgraded: it continues as another hold, exclusive and with a new token.
     Upgraded,
+}
+
+impl ContenderEnd {
+    /// Returns its word, in histories and events.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::Withdrawn => "withdrawn",
+            Self::NeverGrantable { .. } => "never_grantable",
+            Self::Upgraded => "upgraded",
+            Self::SessionClosed => "session_closed",
+            Self::SessionExpired => "session_expired",
+            Self::Broken { .. } => "broken",
+            Self::Forbidden => "forbidden",
+            Self::Deleted => "deleted",
+            Self::MaxHold => "max_hold",
+        }
+    }
 }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::address::CallerAddress;
 use crate::model::ids::{LeaseKey, SessionId, Zxid};
 use crate::model::path::LockName;
 
@@ -44,8 +45,7 @@ pub struct LockWish {
     #[serde(deserialize_with = "crate::model::text::shared")]
     pub note: Arc<str>,
     /// Address that the client called from.
-    #[serde(deserialize_with = "crate::model::text::shared")]
-    pub address: Arc<str>,
+    pub address: CallerAddress,
     /// Time for which the lock grants nothing if the session expires while it holds: requests of the lost holder may still be in transit.
     /// At most [`crate::MAX_LOCK_DELAY_MS`]; 0 for none.
     pub lock_delay_ms: u32,
@@ -271,8 +271,7 @@ pub enum LeaseChange {
         #[serde(deserialize_with = "crate::model::text::shared")]
         note: Arc<str>,
         /// Address that the client called from.
-        #[serde(deserialize_with = "crate::model::text::shared")]
-        address: Arc<str>,
+        address: CallerAddress,
         /// 128 random bits that make the contender's name its own.
         guid: u128,
         /// This call.
@@ -410,7 +409,7 @@ pub const MAX_OWNER_BYTES: usize = 256;
 /// Maximum length of a note in bytes: a line or two for people.
 pub const MAX_NOTE_BYTES: usize = 1024;
 
-/// Maximum length of an address in bytes: a host's name and a port.
+/// Maximum length of an address in bytes: a host's name and a port, and the trace context of a traced request.
 pub const MAX_ADDRESS_BYTES: usize = 300;
 
 /// Maximum length of the reason of a break or a release request, and of the answer, in bytes: a line or two for people.

@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 pub(crate) mod acl;
+pub(crate) mod address;
 pub(crate) mod command;
 pub(crate) mod contender;
 pub(crate) mod damage;

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::model::access::principal::Principal;
+use crate::model::address::CallerAddress;
 use crate::model::ids::{SessionId, Zxid};
 
 /// Recorded silence of a session. It means that no heartbeat of the session was confirmed since.
@@ -35,7 +36,7 @@ pub struct SessionView {
     /// Name that its client gave it.
     pub name: Arc<str>,
     /// Address that its client called from.
-    pub address: Arc<str>,
+    pub address: CallerAddress,
     /// Time of its opening in milliseconds since 1970.
     pub opened_at_ms: u64,
     /// Number of its ephemeral nodes.

@@ -12,6 +12,7 @@ use crate::locks::view::{
     BoundedHold, ClosedLock, ClosedView, ContenderState, ContenderView, HoldingLease, LeaseView, LockCounts,
     LockSummary, LockUse, LockView, WaitView,
 };
+use crate::model::address::CallerAddress;
 use crate::model::event::Hold;
 use crate::model::ids::{LeaseKey, SessionId, Zxid};
 use crate::model::lock::{AttemptId, HolderId, LockMode, Revocation};
@@ -217,7 +218,7 @@ impl Store {
             session: contender.session,
             owner: Arc::default(),
             note: Arc::default(),
-            address: Arc::default(),
+            address: CallerAddress::default(),
             mode: contender.request.mode,
             permits: contender.request.permits,
             holds: contender.holds(),

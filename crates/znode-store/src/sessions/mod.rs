@@ -17,6 +17,7 @@ use fault_injection::planted::{self, Bug};
 use serde::{Deserialize, Serialize};
 
 use crate::model::access::principal::Principal;
+use crate::model::address::CallerAddress;
 use crate::model::damage::Damage;
 use crate::model::event::ContenderEnd;
 use crate::model::identity::{Identities, Identity};
@@ -58,7 +59,7 @@ pub(crate) struct Session {
     pub(crate) password: Password,
     pub(crate) timeout_ms: u32,
     pub(crate) name: Arc<str>,
-    pub(crate) address: Arc<str>,
+    pub(crate) address: CallerAddress,
     pub(crate) opened_at_ms: u64,
     /// Principal that owns it, if access policies apply.
     pub(crate) owner: Principal,
@@ -103,7 +104,7 @@ pub(crate) struct SessionRecord {
     pub(crate) password: Password,
     pub(crate) timeout_ms: u32,
     pub(crate) name: Arc<str>,
-    pub(crate) address: Arc<str>,
+    pub(crate) address: CallerAddress,
     pub(crate) opened_at_ms: u64,
     pub(crate) owner: Principal,
     pub(crate) turn: Turn,

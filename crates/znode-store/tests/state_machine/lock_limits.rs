@@ -225,7 +225,7 @@ fn texts_have_lengths() {
     let fits = LockWish {
         owner: text(MAX_OWNER_BYTES),
         note: text(MAX_NOTE_BYTES),
-        address: text(MAX_ADDRESS_BYTES),
+        address: text(MAX_ADDRESS_BYTES).into(),
         ..wish.clone()
     };
     assert!(world.acquire(1, fits, true).is_ok());
@@ -238,7 +238,7 @@ fn texts_have_lengths() {
         ..wish.clone()
     };
     let address = LockWish {
-        address: text(MAX_ADDRESS_BYTES + 1),
+        address: text(MAX_ADDRESS_BYTES + 1).into(),
         ..wish
     };
     for long in [owner, note, address] {

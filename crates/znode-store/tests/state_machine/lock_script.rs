@@ -496,7 +496,11 @@ fn show_contender(contender: &ContenderView) -> Result<String, Box<dyn Error>> {
     if *holds != 1 {
         write!(output, ", {holds} holds")?;
     }
-    for (what, text) in [("owner", owner), ("note", note), ("address", address)] {
+    for (what, text) in [
+        ("owner", &**owner),
+        ("note", &**note),
+        ("address", address.as_str()),
+    ] {
         if !text.is_empty() {
             write!(output, ", {what} {text:?}")?;
         }

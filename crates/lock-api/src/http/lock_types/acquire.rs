@@ -246,7 +246,7 @@ impl Wanted<'_> {
             owner: self.owner.into(),
             reentrant,
             note: self.note.into(),
-            address,
+            address: address.into(),
             lock_delay_ms: self.lock_delay_ms,
             names: self.names.into(),
         })

@@ -6,7 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use znode_store::{Hold, LockName, LockSummary, Store};
 
-use super::ModeWord;
+use super::{ModeWord, trace_id};
 use crate::http::extract::Timestamp;
 use crate::http::openapi::words;
 use crate::http::problem::mode_word;
@@ -54,6 +54,10 @@ pub struct FirstHolderAnswer<'a> {
     note: &'a str,
     #[schema(value_type = words::Address)]
     address: &'a str,
+    /// Trace of its acquire, if that was traced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::TraceId)]
+    trace_id: Option<String>,
     #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
     /// Time of the acquire; `null` if it is unknown, as for some ZooKeeper clients.
@@ -106,7 +110,8 @@ impl<'a> From<&'a SeenLock> for SummaryAnswer<'a> {
                 session_name: &hold.session_name,
                 owner: &hold.owner,
                 note: &hold.note,
-                address: &hold.address,
+                address: hold.address.host(),
+                trace_id: trace_id(&hold.address),
                 fencing_token: hold.fencing_token.0,
                 since_at: hold.since_ms.map(Timestamp),
             }),

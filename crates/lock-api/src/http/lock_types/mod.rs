@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
+use znode_store::CallerAddress;
 
 use super::problem::Problem;
 use crate::locks::WaitFor;
@@ -37,6 +38,11 @@ pub const MAX_SEMAPHORE_LIMIT: u32 = 1_000_000;
 
 /// Maximum wait in milliseconds, seven days: `null` waits without a limit.
 pub const MAX_WAIT_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+
+/// Returns the id of the trace of a request that came from this address.
+pub fn trace_id(address: &CallerAddress) -> Option<String> {
+    address.trace().map(|context| format!("{:032x}", context.trace))
+}
 
 /// Mode of a lock in documents; the limit of a semaphore is in a field beside it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]

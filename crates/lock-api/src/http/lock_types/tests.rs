@@ -35,7 +35,7 @@ fn the_defaults_are_those_of_the_contract() {
         (LockMode::Exclusive, 1, true)
     );
     assert_eq!(
-        (&*wish.owner, &*wish.note, &*wish.address),
+        (&*wish.owner, &*wish.note, wish.address.host()),
         ("", "", "127.0.0.1:9")
     );
     assert!(matches!(wait, WaitFor::Try));

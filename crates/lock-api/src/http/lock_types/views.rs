@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use znode_store::{ContenderView, LockMode, LockSummary, LockView, Revocation, SessionId, Store, WaitView};
 
-use super::ModeWord;
+use super::{ModeWord, trace_id};
 use crate::http::extract::Timestamp;
 use crate::http::openapi::words;
 use crate::http::problem::mode_word;
@@ -135,6 +135,10 @@ pub struct ContenderAnswer<'a> {
     since_at: Timestamp,
     #[schema(value_type = words::Address)]
     address: &'a str,
+    /// Trace of its acquire, if that was traced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::TraceId)]
+    trace_id: Option<String>,
     #[schema(value_type = words::LockDelayMs)]
     lock_delay_ms: u32,
     /// Time after the grant within which the lock is not granted again, if there is such a bound.
@@ -172,7 +176,8 @@ impl<'a> ContenderAnswer<'a> {
             holds: contender.holds,
             fencing_token: contender.fencing_token.0,
             since_at: Timestamp(contender.since_ms),
-            address: &contender.address,
+            address: contender.address.host(),
+            trace_id: trace_id(&contender.address),
             lock_delay_ms: contender.lock_delay_ms,
             min_hold_ms: (contender.bounds.min_ms > 0).then_some(contender.bounds.min_ms),
             max_hold_ms: (contender.bounds.max_ms > 0).then_some(contender.bounds.max_ms),

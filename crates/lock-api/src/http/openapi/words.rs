@@ -75,6 +75,8 @@ words! {
         "Time for people: RFC 3339, UTC.";
     Address: text(0, None).examples(["10.0.0.7:41516"]),
         "Address of the caller's connection.";
+    TraceId: text(32, Some(32)).pattern(Some("^[0-9a-f]{32}$")).examples(["4bf92f3577b34da6a3ce929d0e0e4736"]),
+        "Id of an OpenTelemetry trace.";
     FencingToken: number(0, MAX_EXACT).examples([17]),
         "Position of the log at which the lock was granted. Of two conflicting grants of a lock the later one has the larger token.";
     Zxid: number(0, MAX_EXACT), "Position of the log.";

@@ -340,18 +340,28 @@ async fn begin(
     request: PeerRequest,
     services: Services,
 ) -> futures_util::future::BoxFuture<'static, PeerResponse> {
-    match request {
-        PeerRequest::Forward { term, envelopes } => {
-            let done = services.proposal_queue.enqueue(term, envelopes).await;
-            Box::pin(async move {
-                match done.await {
-                    Ok(outcome) => PeerResponse::Forward(outcome),
-                    Err(_) => PeerResponse::Failed("the proposal was dropped with its term".into()),
-                }
-            })
+    let (term, envelopes, mut traces) = match request {
+        PeerRequest::Forward { term, envelopes } => (term, envelopes, Vec::new()),
+        PeerRequest::ForwardTraced {
+            term,
+            envelopes,
+            traces,
+        } => (term, envelopes, traces),
+        request => return Box::pin(finish(request, services)),
+    };
+    let received = (!traces.is_empty()).then(Instant::now);
+    let done = services.proposal_queue.enqueue(term, envelopes).await;
+    Box::pin(async move {
+        let outcome = done.await;
+        if let (Some(received), Ok(Ok(declined))) = (received, &outcome) {
+            traces.retain(|traced| !declined.places.contains(&traced.place));
+            services.application.led(&traces, received);
         }
-        request => Box::pin(finish(request, services)),
-    }
+        match outcome {
+            Ok(outcome) => PeerResponse::Forward(outcome),
+            Err(_) => PeerResponse::Failed("the proposal was dropped with its term".into()),
+        }
+    })
 }
 
 async fn finish(request: PeerRequest, services: Services) -> PeerResponse {
@@ -421,7 +431,9 @@ async fn finish(request: PeerRequest, services: Services) -> PeerResponse {
             PeerResponse::LeaderLost(services.fast_failover.assess_leader(term, leader).await)
         }
         PeerRequest::Audit(question) => PeerResponse::Audit(services.audit.answer(*question).await),
-        PeerRequest::Forward { .. } => failed(&"a forwarded batch is handled by begin"),
+        PeerRequest::Forward { .. } | PeerRequest::ForwardTraced { .. } => {
+            failed(&"a forwarded batch is handled by begin")
+        }
     }
 }
 

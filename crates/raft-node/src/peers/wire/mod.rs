@@ -18,11 +18,14 @@ use crate::disk_health::report::{DiskReport, DiskView, MemberNews};
 use crate::ids::NodeId;
 use crate::ids::{ClusterId, DiskId};
 use crate::membership::{MembershipChange, MembershipOutcome};
-use crate::messages::{Declined, HeartbeatsTaken, NotLeader, SeenMoment, Touched};
+use crate::messages::{Declined, ForwardedTrace, HeartbeatsTaken, NotLeader, SeenMoment, Touched};
 use crate::versions::{ProgramVersions, WireRange};
 
 /// Version in which forwarded heartbeats got their ages.
 pub const HEARTBEATS_SINCE: u16 = 11;
+
+/// Version of the peer protocol that introduced [`PeerRequest::ForwardTraced`].
+pub const TRACES_SINCE: u16 = 12;
 
 /// First bytes of a connection, so that bytes of another protocol are not decoded as a message.
 pub const MAGIC: [u8; 8] = *b"lockgate";
@@ -210,6 +213,15 @@ pub enum PeerRequest {
         /// Sessions, each with the milliseconds since the sending node received its heartbeat.
         sessions: Vec<(u64, u32)>,
     },
+    /// Like [`PeerRequest::Forward`], with traced commands, for a leader that speaks version 12.
+    ForwardTraced {
+        /// The only term in which the commands may be proposed.
+        term: u64,
+        /// Envelopes, in order.
+        envelopes: Vec<Bytes>,
+        /// Traces of some of them.
+        traces: Vec<ForwardedTrace>,
+    },
 }
 
 /// Response to a [`PeerRequest`].
@@ -270,6 +282,7 @@ impl PeerRequest {
             Self::LeaderLost { .. } => 9,
             Self::Audit(_) => 11,
             Self::Heartbeats { .. } => HEARTBEATS_SINCE,
+            Self::ForwardTraced { .. } => TRACES_SINCE,
         }
     }
 }

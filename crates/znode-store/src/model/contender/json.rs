@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::address::CallerAddress;
 use crate::model::contender::{Attempt, Record, Upgrade};
 use crate::model::data::Data;
 use crate::model::ids::Zxid;
@@ -112,7 +113,7 @@ struct Json {
     owner: Arc<str>,
     reentrant: bool,
     note: Arc<str>,
-    address: Arc<str>,
+    address: CallerAddress,
     since_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     granted_ms: Option<u64>,
@@ -184,7 +185,7 @@ fn write(record: &Record, to: &mut impl Sink) {
         false => ",\"reentrant\":false",
     });
     text(to, ",\"note\":", note);
-    text(to, ",\"address\":", address);
+    text(to, ",\"address\":", address.as_str());
     number(to, ",\"since_ms\":", *since_ms);
     if let Some(granted_ms) = granted_ms {
         number(to, ",\"granted_ms\":", *granted_ms);
@@ -342,7 +343,7 @@ mod tests {
     prop_compose! {
         fn any_record()(
             request in any_claim(),
-            (owner, note, address) in (any_text(), any_text(), any_text()),
+            (owner, note, address) in (any_text(), any_text(), any_text().prop_map(CallerAddress::from)),
             reentrant: bool,
             since_ms: u64,
             granted_ms: Option<u64>,

@@ -11,6 +11,7 @@ use core::ops::Deref;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::address::CallerAddress;
 use crate::model::data::Data;
 use crate::model::ids::{RequestId, Zxid};
 use crate::model::lock::{
@@ -30,7 +31,7 @@ pub(crate) struct Record {
     /// Note, for people to read.
     pub note: Arc<str>,
     /// Address that the client called from.
-    pub address: Arc<str>,
+    pub address: CallerAddress,
     /// Time of joining the queue.
     pub since_ms: u64,
     /// Time of the grant.
@@ -267,10 +268,13 @@ impl Record {
             *released as u64,
             owner.len() as u64,
             note.len() as u64,
-            address.len() as u64,
+            address.as_str().len() as u64,
         ]);
         // Most owners and notes are empty.
-        for text in [owner, note, address].into_iter().filter(|text| !text.is_empty()) {
+        for text in [&**owner, note, address.as_str()]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+        {
             hasher.bytes(text.as_bytes());
         }
         for Attempt { id, request_id } in attempts.iter().chain(self.released_calls()) {

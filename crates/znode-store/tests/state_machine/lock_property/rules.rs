@@ -1,7 +1,6 @@
 //! Rules about the views of all locks before and after a step.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use znode_store::{
     Command, ContenderEnd, ContenderState, ContenderView, Event, Grant, Hold, HolderId, LockCommand,
@@ -99,18 +98,18 @@ pub fn check_holds(before: &Views, after: &Views, events: &[Event]) {
     for (views, told) in [(&hold, &began), (&held, &ended)] {
         for (key, hold) in told {
             let view = &views[key];
-            let texts = |texts: [&Arc<str>; 3]| texts.map(|text| text.to_string());
+            let texts = |texts: [&str; 3]| texts.map(str::to_owned);
             assert_eq!(
                 (hold.session, hold.mode, hold.permits),
                 (view.session, view.mode, view.permits)
             );
             assert_eq!(
-                texts([&hold.owner, &hold.note, &hold.address]),
-                texts([&view.owner, &view.note, &view.address])
+                texts([&*hold.owner, &*hold.note, hold.address.as_str()]),
+                texts([&*view.owner, &*view.note, view.address.as_str()])
             );
             assert!(
                 hold.since_ms
-                    .is_none_or(|since_ms| since_ms == view.since_ms || view.address.is_empty())
+                    .is_none_or(|since_ms| since_ms == view.since_ms || view.address.as_str().is_empty())
             );
         }
     }

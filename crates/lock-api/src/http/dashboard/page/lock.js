@@ -94,7 +94,7 @@ export function openLock(name, back) {
         entry.holds > 1 && `entered ${entry.holds} times`,
         `${holds ? "for" : "waits for"} ${age(entry.since_at)}`].filter(Boolean).join(" · ")),
       el("div", { class: "about" }, el("a", { href: `#/sessions${query({ session: entry.session })}` }, `session ${entry.session}`),
-        entry.owner && ` · ${entry.owner}`, entry.address && ` · ${entry.address}`),
+        entry.owner && ` · ${entry.owner}`, entry.address && ` · ${entry.address}`, entry.trace_id && ` · trace ${entry.trace_id}`),
       entry.upgrading_since_at && el("div", { class: "asked" }, `waits to be the only holder for ${age(entry.upgrading_since_at)}`),
       asked && el("div", { class: "asked" }, `asked to give up by ${asked.by} ${age(asked.requested_at)} ago: ${asked.reason}`,
         asked.answer !== null && el("b", null, ` — ${asked.answer}`)),
@@ -182,7 +182,7 @@ function past(entry) {
   const end = entry.ended === null ? el("span", { class: "badge good" }, "holds")
     : el("span", { class: `badge ${entry.ended === "broken" || entry.ended === "session_expired" ? "bad" : ""}` }, ending(entry.ended));
   const length = entry.from_at && entry.until_at ? duration(Date.parse(entry.until_at) - Date.parse(entry.from_at)) : null;
-  const about = [`token ${entry.fencing_token}`, entry.mode, length && `for ${length}`, entry.by && `by ${entry.by}`, entry.reason];
+  const about = [`token ${entry.fencing_token}`, entry.mode, length && `for ${length}`, entry.trace_id && `trace ${entry.trace_id}`, entry.by && `by ${entry.by}`, entry.reason];
   return el("li", null, el("span", { class: "soft", title: entry.from_at ?? "" }, clock(entry.from_at)),
     el("span", null, el("span", { class: "wrap" }, party(entry)), el("br"), el("span", { class: "soft" }, about.filter(Boolean).join(" · "))), end);
 }
