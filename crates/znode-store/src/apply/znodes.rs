@@ -5,9 +5,9 @@ use fault_injection::planted;
 use crate::apply::context::{ContenderChange, Context, EndedContender};
 use crate::apply::locks::contender_end;
 use crate::locks::contender::Contender;
-use crate::locks::name;
 use crate::model::acl::Acl;
 use crate::model::data::Data;
+use crate::model::digits::sequence_number;
 use crate::model::event::{ContenderEnd, ZnodeEventKind};
 use crate::model::path::{LockName, ZPath};
 use crate::model::stat::Kind;
@@ -150,7 +150,7 @@ pub(crate) fn remove_child(
     take_child(store, cx, index, parent_path, path);
     if is_ephemeral
         && let Some(lock) = LockName::of_contender_below(parent_path, path)
-        && let Some(number) = name::number_in(path.name())
+        && let Some(number) = sequence_number(path.name())
     {
         let ended = EndedContender {
             lock,

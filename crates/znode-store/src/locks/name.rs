@@ -16,7 +16,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use crate::model::digits::{GUID_DIGITS, SEQUENCE_DIGITS, push_guid, push_sequence};
+use crate::model::digits::{GUID_DIGITS, SEQUENCE_DIGITS, push_guid, push_sequence, sequence_number};
 use crate::model::lock::{ContenderNames, LockMode};
 use crate::model::path::{BadPath, LockName, ZPath};
 use crate::model::refusal::Refusal;
@@ -97,22 +97,9 @@ pub(crate) fn make(
     lock.contender(path)
 }
 
-/// Returns the sequence number in the name of a znode below a lock. Returns `None` if it does not end in ten digits;
-/// then it is no contender.
-pub(crate) fn number_in(name: &str) -> Option<u64> {
-    // Compared as bytes, because the last ten may begin in the middle of a character.
-    let digits = name.as_bytes().last_chunk::<SEQUENCE_DIGITS>()?;
-    let number = |number, digit: &u8| {
-        digit
-            .is_ascii_digit()
-            .then(|| number * 10 + u64::from(digit - b'0'))
-    };
-    digits.iter().try_fold(0, number)
-}
-
 /// Reads the name of a znode below a lock. Returns `None` if it is not the name of a contender.
 pub(crate) fn recognise(name: &str) -> Option<ContenderName> {
-    let number = number_in(name)?;
+    let number = sequence_number(name)?;
     let stem = &name[..name.len() - SEQUENCE_DIGITS];
     let kind = if stem.ends_with("__READ__") || stem.ends_with("__rlock__") {
         Kind::Shared

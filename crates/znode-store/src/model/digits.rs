@@ -36,6 +36,18 @@ pub(crate) fn push_guid(text: &mut String, guid: u128) {
     text.push_str(core::str::from_utf8(&digits).expect("digits are ASCII"));
 }
 
+/// Returns the sequence number in the name of a znode. Returns `None` if it does not end in ten digits; below a lock it is then no contender.
+pub(crate) fn sequence_number(name: &str) -> Option<u64> {
+    // Compared as bytes, because the last ten may begin in the middle of a character.
+    let digits = name.as_bytes().last_chunk::<SEQUENCE_DIGITS>()?;
+    let number = |number, digit: &u8| {
+        digit
+            .is_ascii_digit()
+            .then(|| number * 10 + u64::from(digit - b'0'))
+    };
+    digits.iter().try_fold(0, number)
+}
+
 /// Maximum sequence number, the last one with ten digits. Clients compare numbers as text, so an eleventh digit
 /// would put the newest contender before the oldest.
 pub const MAX_SEQUENCE: u64 = 9_999_999_999;

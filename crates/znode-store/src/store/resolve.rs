@@ -5,10 +5,10 @@ use alloc::sync::Arc;
 use core::ops::Deref;
 
 use crate::locks::contender::Contender;
-use crate::locks::name;
 use crate::locks::queue::QueuePosition;
 use crate::locks::view::ContenderState;
 use crate::model::contender::Record;
+use crate::model::digits::sequence_number;
 use crate::model::event::Hold;
 use crate::model::ids::{LeaseKey, RequestId, SessionId, Zxid};
 use crate::model::lock::AttemptId;
@@ -107,7 +107,7 @@ impl Store {
         let (contender, queue_position) =
             self.locks
                 .queue(lock)?
-                .look_up((node.czxid, name::number_in(holder)?, holder))?;
+                .look_up((node.czxid, sequence_number(holder)?, holder))?;
         Some(ResolvedContender {
             lock: lock.clone(),
             index,
