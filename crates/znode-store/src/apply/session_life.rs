@@ -60,7 +60,9 @@ pub(crate) fn record_silences(
     }
     let mut recorded = 0;
     for (session, ms) in silences {
+        // A session that has ended has no silence, although it may still have ephemeral znodes.
         if let Some(state) = store.sessions.get_mut(session)
+            && state.ending.is_none()
             && state.heard_at <= as_of
         {
             state.silence = Some(Silence { at: cx.zxid, ms });

@@ -296,6 +296,15 @@ fn a_large_session_ends_over_several_entries_in_the_order_of_arrival() {
     };
     assert_eq!(world.apply(reconnect), Err(Refusal::SessionEnded(FIRST)));
 
+    // A leader may record a silence of a session whose end is on its way. Then the session has ended, and has none.
+    let silence = Command::RecordSilence {
+        sessions: vec![(FIRST, 10)],
+        term: 1,
+        as_of: world.store.zxid(),
+    };
+    let recorded = world.apply(Request::internal(silence));
+    assert_eq!(recorded, Ok(Reply::SilenceRecorded(0)));
+
     // Another replica begins with a snapshot of the middle, and comes to the same.
     let mut other = restore(draw(&mut world.store, 100));
     assert_eq!(other.digest(), world.store.digest());
