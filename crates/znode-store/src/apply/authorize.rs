@@ -19,7 +19,6 @@ use crate::model::ids::SessionId;
 use crate::model::path::{LockName, ZPath};
 use crate::model::refusal::{Owner, Refusal};
 use crate::model::reply::Outcome;
-use crate::read::View;
 use crate::store::Store;
 
 const LOCK_OR_WRITE: Rights = Rights::of([Right::Lock, Right::Write]);
@@ -62,23 +61,17 @@ pub(crate) fn authorize_step(
     authorization.authorize_step(step)
 }
 
-impl View<'_> {
-    /// Refuses a request that [`Store::apply_by`] would refuse in this state because its caller is not authenticated, uses another principal's
-    /// session, or lacks the rights. A node asks before it proposes, so that such a request costs no log entry. The answer is that of one moment:
-    /// the caller may get the rights, and its session may be opened, later.
-    pub fn may_request(
-        &self,
-        rules: Rules,
-        session: Option<SessionId>,
-        command: &Command,
-    ) -> Result<(), Refusal> {
-        if !self.store.is_secured() {
-            return Ok(());
-        }
-        let authorization = Authorization::of(*self, rules, self.store.time_ms, session)?;
-        authorization.session_in_use(command)?;
-        authorization.authorize(command)
-    }
+/// Refuses a request as [`admit`] would, without any change.
+pub(crate) fn may_request(
+    store: &Store,
+    caller: &Identities,
+    rules: Rules,
+    session: Option<SessionId>,
+    command: &Command,
+) -> Result<(), Refusal> {
+    let authorization = Authorization::of(store, caller, rules, store.time_ms, session)?;
+    authorization.session_in_use(command)?;
+    authorization.authorize(command)
 }
 
 /// Removes from an answer the locks and sessions that the caller may not see.
@@ -123,8 +116,13 @@ struct Authorization<'a> {
 
 impl<'a> Authorization<'a> {
     /// Refuses a caller that is not authenticated.
-    fn of(view: View<'a>, rules: Rules, now_ms: u64, session: Option<SessionId>) -> Result<Self, Refusal> {
-        let View { store, caller } = view;
+    fn of(
+        store: &'a Store,
+        caller: &'a Identities,
+        rules: Rules,
+        now_ms: u64,
+        session: Option<SessionId>,
+    ) -> Result<Self, Refusal> {
         Ok(Self {
             store,
             caller,
@@ -139,7 +137,7 @@ impl<'a> Authorization<'a> {
         cx: &'a Context<'_>,
         session: Option<SessionId>,
     ) -> Result<Self, Refusal> {
-        Self::of(store.seen_by(cx.caller), cx.rules, cx.now_ms, session)
+        Self::of(store, cx.caller, cx.rules, cx.now_ms, session)
     }
 
     /// Returns whether the session belongs to its connection, which may authenticate after it has opened the session. Only the session's own

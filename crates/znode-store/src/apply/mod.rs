@@ -15,7 +15,7 @@
 //! A step that refuses either has changed nothing, or is undone.
 
 mod access;
-mod authorize;
+pub(crate) mod authorize;
 pub(crate) mod context;
 pub(crate) mod create;
 mod leases;

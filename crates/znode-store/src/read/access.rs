@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use crate::access::table::CallerRights;
 use crate::access::visibility::Visibility;
+use crate::apply::authorize;
 use crate::locks::deadlock::MAX_GRAPH_WAITS;
 use crate::locks::view::{LockView, WaitView};
 use crate::model::access::principal::Principal;
@@ -13,6 +14,8 @@ use crate::model::access::right::Right;
 use crate::model::access::role::{PathGrant, RoleName, RoleView};
 use crate::model::access::token::{Token, TokenHash, TokenId, TokenView};
 use crate::model::acl::{Acl, Perms};
+use crate::model::command::Command;
+use crate::model::entry::Rules;
 use crate::model::ids::SessionId;
 use crate::model::path::{LockName, ZPath};
 use crate::model::refusal::Refusal;
@@ -51,6 +54,21 @@ impl View<'_> {
         match self.store.access.is_secured() {
             true => (self.store.access.caller_rights(self.caller, self.store.time_ms)).map(Some),
             false => Ok(None),
+        }
+    }
+
+    /// Refuses a request that [`Store::apply_by`] would refuse in this state because its caller is not authenticated, uses another principal's
+    /// session, or lacks the rights. A node asks before it proposes, so that such a request costs no log entry. The answer is that of one moment:
+    /// the caller may get the rights, and its session may be opened, later.
+    pub fn may_request(
+        &self,
+        rules: Rules,
+        session: Option<SessionId>,
+        command: &Command,
+    ) -> Result<(), Refusal> {
+        match self.store.is_secured() {
+            true => authorize::may_request(self.store, self.caller, rules, session, command),
+            false => Ok(()),
         }
     }
 
