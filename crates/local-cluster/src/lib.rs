@@ -340,13 +340,19 @@ impl LocalCluster {
         Ok(())
     }
 
-    /// Starts the process of a node, detached; does not wait until it serves.
+    /// Starts the process of a node, detached; does not wait until it serves. Does nothing if this program has started the process already and it
+    /// lives: it may not have written its pid file yet.
     pub fn start(&mut self, id: NodeId) -> anyhow::Result<()> {
         self.start_with(id, &[])
     }
 
     /// Starts the process of a node with additional environment variables.
     pub fn start_with(&mut self, id: NodeId, environment: &[(&str, &str)]) -> anyhow::Result<()> {
+        if let Some(child) = self.children.get_mut(&id)
+            && child.try_wait().context("a node's process")?.is_none()
+        {
+            return Ok(());
+        }
         self.reap(id)?;
         let node = self.node(id)?;
         // A node of another cluster at this address would look like this node.
