@@ -26,7 +26,7 @@ async fn wait_for_waiters(cluster: &FakeCluster, lock: &str, count: usize) {
     let client = cluster.client();
     let queued = async {
         while client.lock(lock).await.unwrap().map_or(0, |view| view.waiting()) != count {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::task::yield_now().await;
         }
     };
     timeout(TIMEOUT, queued).await.unwrap();
@@ -281,7 +281,7 @@ async fn leases_of_a_dropped_batch_are_released() {
     assert!(futures_util::poll!(&mut acquire).is_pending());
     let acquired = async {
         while client.stats().acquired < 2 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::task::yield_now().await;
         }
     };
     timeout(TIMEOUT, acquired).await.unwrap();

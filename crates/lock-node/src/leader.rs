@@ -447,7 +447,7 @@ pub async fn tend<P, F>(
                 !store.ending_sessions(1).is_empty() || store.unfinished_grants().next().is_some()
             })
         {
-            let continuing = finish_entries(replica.clone(), propose.clone(), term);
+            let continuing = finish_ends_and_grants(replica.clone(), propose.clone(), term);
             let stop = stop.clone();
             finishing = Some(tokio::spawn(async move {
                 stop.run_until_cancelled(continuing).await;
@@ -538,7 +538,7 @@ where
 
 /// Removes the remaining znodes of ended sessions, and makes the remaining grants, one entry after the other. Stops when none is left, when this
 /// node ceases to lead in `term`, or when a proposal fails; after a failure the next tick starts again.
-async fn finish_entries<P, F>(replica: Arc<Replica>, propose: P, term: u64)
+async fn finish_ends_and_grants<P, F>(replica: Arc<Replica>, propose: P, term: u64)
 where
     P: Fn(Request) -> F,
     F: Future<Output = bool>,
