@@ -23,7 +23,7 @@ use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -74,8 +74,8 @@ enum NodeState {
     Ready,
     /// The node's process is alive but does not serve yet, for this reason.
     Starting(String),
-    /// The node has no process.
-    Gone,
+    /// The node has no process. The exit status is known if this program had started the process.
+    Gone(Option<ExitStatus>),
 }
 
 /// Cluster of node processes on this machine.
@@ -271,9 +271,17 @@ impl LocalCluster {
         Ok(live)
     }
 
-    /// Returns the process id of a node, if the process is alive.
+    /// Returns the process id of a node, if the process is alive. A process that this program has started counts from its start to its end: it
+    /// claims its pid file a moment after the one, and releases it a moment before the other.
     pub fn pid(&self, id: NodeId) -> anyhow::Result<Option<Pid>> {
-        let file = self.node(id)?.pid_file();
+        let node = self.node(id)?;
+        if let Some(child) = self.children.get(&id) {
+            let child = Pid::from_raw(child.id().cast_signed());
+            if process::child_lives(child).with_context(|| format!("the process of node {id}"))? {
+                return Ok(Some(child));
+            }
+        }
+        let file = node.pid_file();
         process::claimant(&file).with_context(|| file.display().to_string())
     }
 
@@ -296,8 +304,9 @@ impl LocalCluster {
             for id in std::mem::take(&mut awaited) {
                 match self.state_of(id).await? {
                     NodeState::Ready => continue,
+                    NodeState::Gone(status) if started.contains(&id) => bail!(self.ended(id, status)?),
                     // The process was alive a moment ago and has ended since, for example after SIGKILL.
-                    NodeState::Gone => {
+                    NodeState::Gone(_) => {
                         self.wait_addresses_free(id).await?;
                         self.start(id)?;
                         started.push(id);
@@ -340,18 +349,15 @@ impl LocalCluster {
         Ok(())
     }
 
-    /// Starts the process of a node, detached; does not wait until it serves. Does nothing if this program has started the process already and it
-    /// lives: it may not have written its pid file yet.
+    /// Starts the process of a node, detached; does not wait until it serves. Fails if the node has a process.
     pub fn start(&mut self, id: NodeId) -> anyhow::Result<()> {
         self.start_with(id, &[])
     }
 
     /// Starts the process of a node with additional environment variables.
     pub fn start_with(&mut self, id: NodeId, environment: &[(&str, &str)]) -> anyhow::Result<()> {
-        if let Some(child) = self.children.get_mut(&id)
-            && child.try_wait().context("a node's process")?.is_none()
-        {
-            return Ok(());
+        if let Some(pid) = self.pid(id)? {
+            bail!("node {id} is already running as process {pid}");
         }
         self.reap(id)?;
         let node = self.node(id)?;
@@ -388,9 +394,7 @@ impl LocalCluster {
             loop {
                 match self.state_of(id).await? {
                     NodeState::Ready => break,
-                    NodeState::Gone => {
-                        bail!("node {id} has no process; its log ends:\n{}", self.log_tail(id)?)
-                    }
+                    NodeState::Gone(status) => bail!(self.ended(id, status)?),
                     NodeState::Starting(reason) => self.ensure_time_left(id, &reason, deadline, timeout)?,
                 }
                 tokio::time::sleep(POLL_INTERVAL).await;
@@ -399,7 +403,7 @@ impl LocalCluster {
         Ok(())
     }
 
-    /// Queries whether a node serves. Fails if its process was started here and has ended.
+    /// Queries whether a node serves.
     async fn state_of(&mut self, id: NodeId) -> anyhow::Result<NodeState> {
         let http = self.node(id)?.http.clone();
         let response = get(&http, self.credentials(), "/readyz").await;
@@ -408,26 +412,19 @@ impl LocalCluster {
             Ok(response) => String::from_utf8_lossy(&response.body).into_owned(),
             Err(error) => error.to_string(),
         };
-        let ended = match self.children.get_mut(&id) {
-            Some(child) => child.try_wait().context("waiting for a node's process")?,
-            None => None,
-        };
-        let lives = self.pid(id)?.is_some();
-        if let Some(status) = ended {
-            self.children.remove(&id);
-            // Otherwise another process has started the node at the same moment and claimed it first.
-            ensure!(
-                lives,
-                "node {id} ended ({status}); its log ends:\n{}",
-                self.log_tail(id)?
-            );
-        }
-        // A process that was started here claims its pid file only a moment later.
-        Ok(if lives || self.children.contains_key(&id) {
-            NodeState::Starting(reason)
-        } else {
-            NodeState::Gone
+        Ok(match self.pid(id)? {
+            Some(_) => NodeState::Starting(reason),
+            None => NodeState::Gone(self.reap(id)?),
         })
+    }
+
+    /// Describes the end of a node's process, with the end of its log.
+    fn ended(&self, id: NodeId, status: Option<ExitStatus>) -> anyhow::Result<String> {
+        let status = status.map_or_else(String::new, |status| format!(" ({status})"));
+        Ok(format!(
+            "node {id} ended{status}; its log ends:\n{}",
+            self.log_tail(id)?
+        ))
     }
 
     /// Fails if the deadline for a node to serve has passed.
@@ -452,14 +449,9 @@ impl LocalCluster {
         let http = self.node(id)?.http.clone();
         let deadline = Instant::now() + timeout;
         while get(&http, self.credentials(), "/healthz").await.is_err() {
-            if let Some(child) = self.children.get_mut(&id)
-                && let Some(status) = child.try_wait().context("waiting for a node's process")?
-            {
-                self.children.remove(&id);
-                bail!(
-                    "node {id} ended ({status}); its log ends:\n{}",
-                    self.log_tail(id)?
-                );
+            if self.pid(id)?.is_none() {
+                let status = self.reap(id)?;
+                bail!(self.ended(id, status)?);
             }
             ensure!(
                 Instant::now() < deadline,
@@ -574,13 +566,7 @@ impl LocalCluster {
     /// Kills a node's process with SIGKILL and waits for its end. Returns whether there was one.
     pub async fn kill(&mut self, id: NodeId) -> anyhow::Result<bool> {
         let Some(pid) = self.pid(id)? else {
-            // A process that was started a moment ago has not claimed its pid file yet.
-            let Some(child) = self.children.get_mut(&id) else {
-                return Ok(false);
-            };
-            child.kill().with_context(|| format!("killing node {id}"))?;
-            self.reap(id)?;
-            return Ok(true);
+            return Ok(false);
         };
         process::send_signal(pid, Signal::SIGKILL).with_context(|| format!("killing node {id}"))?;
         self.wait_ended(id).await?;
@@ -629,18 +615,19 @@ impl LocalCluster {
         let file = self.node(id)?.pid_file();
         let gone = process::wait_unclaimed(&file, STOP_TIMEOUT).await?;
         ensure!(gone, "the process of node {id} does not end");
-        self.reap(id)
+        self.reap(id)?;
+        Ok(())
     }
 
-    /// Reaps the process of a node if this program has started it, so that it does not stay as a zombie.
-    fn reap(&mut self, id: NodeId) -> anyhow::Result<()> {
-        match self.children.remove(&id) {
-            Some(mut child) => child
-                .wait()
-                .map(drop)
-                .context("waiting for the end of a node's process"),
-            None => Ok(()),
-        }
+    /// Waits for the end of the process of a node if this program has started it, so that it does not stay as a zombie. Returns its exit status.
+    fn reap(&mut self, id: NodeId) -> anyhow::Result<Option<ExitStatus>> {
+        let Some(mut child) = self.children.remove(&id) else {
+            return Ok(None);
+        };
+        child
+            .wait()
+            .map(Some)
+            .with_context(|| format!("waiting for the end of the process of node {id}"))
     }
 
     /// Returns the end of a node's log output.
@@ -675,4 +662,35 @@ async fn get(http: &str, credentials: &Credentials, path: &str) -> std::io::Resu
     tokio::time::timeout(ANSWER_TIMEOUT, request)
         .await
         .map_err(|_| std::io::Error::new(std::io::ErrorKind::TimedOut, "no response"))?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// The claim of the pid file does not cover the first and the last moment of a process. A node that is
+    /// taken for ended then would be started twice, or not at all.
+    #[tokio::test]
+    async fn started_process_counts_without_its_claim() {
+        let dir = tempfile::tempdir().unwrap();
+        // A node that never claims its pid file.
+        let executable = dir.path().join("node");
+        std::fs::write(&executable, "#!/bin/sh\nexec sleep 10\n").unwrap();
+        std::fs::set_permissions(&executable, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut cluster =
+            LocalCluster::create(&dir.path().join("cluster"), &executable, 1, Ports::Free, "").unwrap();
+        assert_eq!(cluster.pid(1).unwrap(), None);
+        assert!(!cluster.kill(1).await.unwrap(), "there is no process");
+
+        for _ in 0..2 {
+            cluster.start(1).unwrap();
+            let pid = cluster.pid(1).unwrap().expect("the process lives");
+            let error = cluster.start(1).unwrap_err().to_string();
+            assert_eq!(error, format!("node 1 is already running as process {pid}"));
+            assert!(cluster.kill(1).await.unwrap());
+            assert_eq!(cluster.pid(1).unwrap(), None);
+        }
+    }
 }

@@ -15,6 +15,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use tokio::time::Instant;
 
@@ -90,6 +91,12 @@ pub fn claimant(path: &Path) -> io::Result<Option<Pid>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Returns whether a child process of this program lives: it has been started and has not ended. Leaves its exit status to be read.
+pub fn child_lives(pid: Pid) -> io::Result<bool> {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    Ok(waitid(Id::Pid(pid), flags)? == WaitStatus::StillAlive)
 }
 
 /// Sends `signal` to `pid`. A process that has already ended is no error.
