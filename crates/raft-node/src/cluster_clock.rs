@@ -8,6 +8,10 @@
 //! ahead of its own. Differences between clocks do not depend on the transit time of that message, so
 //! followers know the clocks as precisely as their leader.
 //!
+//! A follower relates these differences to the clock that it showed in its previous answer to that leader.
+//! Without such an answer it ignores them: the leader may have measured an earlier process of the follower,
+//! whose wall clock was another one.
+//!
 //! The median of all members' clocks is right while more than half of them are. An unknown clock counts as
 //! one that is behind, and for an even number of clocks the lower of the two middle values counts: a time
 //! that is too low is corrected by the next right one, while one that is too high stays in the state.
@@ -52,6 +56,8 @@ struct Others {
     zeros: BTreeMap<NodeId, i64>,
     /// The same values in ascending order.
     sorted: Vec<i64>,
+    /// Zero of this node's own clock in its last answer to each leader.
+    shown: BTreeMap<NodeId, i64>,
     /// Set if this node's own clock is too far from the median.
     overruled: bool,
 }
@@ -76,6 +82,16 @@ impl ClusterClock {
     /// Returns the time on this node's own clock, for other members.
     pub fn own_ms(&self) -> u64 {
         self.own.now_ms(Instant::now())
+    }
+
+    /// Returns the time on this node's own clock, for the answer to an audit of `leader`. The leads in the
+    /// leader's next audit relate to it.
+    pub fn show_to(&self, leader: NodeId) -> u64 {
+        let now = Instant::now();
+        let own_ms = self.own.now_ms(now);
+        let zero = self.zero(own_ms, now);
+        self.others.lock().shown.insert(leader, zero);
+        own_ms
     }
 
     /// Returns the number of jumps of this node's wall clock.
@@ -110,13 +126,14 @@ impl ClusterClock {
         others.chain([(me, 0)]).collect()
     }
 
-    /// Adopts the leads of the members' clocks over one of them, in milliseconds, if the clock of `me`, which
-    /// is this node, is among them.
-    pub fn take_over(&self, me: NodeId, ahead_ms: &BTreeMap<NodeId, i64>) {
-        let Some(mine) = ahead_ms.get(&me) else {
+    /// Adopts the leads of the members' clocks over that of `leader`, in milliseconds, if the clock of `me`,
+    /// which is this node, is among them, and this process has shown its clock to the leader before.
+    pub fn take_over(&self, me: NodeId, leader: NodeId, ahead_ms: &BTreeMap<NodeId, i64>) {
+        let shown = self.others.lock().shown.get(&leader).copied();
+        let (Some(shown), Some(mine)) = (shown, ahead_ms.get(&me)) else {
             return;
         };
-        let reference = self.own_zero().saturating_sub(*mine);
+        let reference = shown.saturating_sub(*mine);
         let others = ahead_ms.iter().filter(|(id, _)| **id != me);
         let others = others.map(|(id, ahead)| (*id, reference.saturating_add(*ahead)));
         self.change(|zeros| zeros.extend(others));
@@ -320,16 +337,17 @@ mod tests {
         }
         leader.set_members([1, 2, 3].into());
         let sent = leader.ahead_of(1);
+        follower.show_to(1);
         // The delay of the message does not matter.
         tokio::time::advance(Duration::from_secs(600)).await;
-        follower.take_over(4, &sent);
+        follower.take_over(4, 1, &sent);
         assert_eq!(
             follower.ahead_of(4),
             BTreeMap::from([(4, 0)]),
             "its own clock is not in it"
         );
         follower.measured(5, follower.own_ms(), Instant::now());
-        follower.take_over(2, &sent);
+        follower.take_over(2, 1, &sent);
         let known = follower.ahead_of(2);
         let near = |id: NodeId, ahead_ms: i64| known[&id].abs_diff(ahead_ms) < 10_000;
         assert!(
@@ -338,6 +356,30 @@ mod tests {
         );
         assert!(near(5, 0), "what the leader does not know is kept: {known:?}");
         assert_eq!(known.len(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lead_of_an_earlier_process_moves_no_other_clock() {
+        // Node 2 starts again. Its wall clock was 2,000 s behind the others, and now it is 900 s ahead of them.
+        let restarted = ClusterClock::default();
+        restarted.set_members((1..=3).collect());
+        let true_ms = restarted.own_ms() - 900_000;
+        for id in [1, 3] {
+            restarted.measured(id, true_ms, Instant::now());
+        }
+        let is_right = || restarted.now_ms().abs_diff(true_ms) < 10_000;
+        assert!(is_right());
+        // Another node may have led before, and knows the clock of this process.
+        restarted.show_to(3);
+        let of_earlier_process = BTreeMap::from([(1, 0), (2, -2_000_000), (3, 0)]);
+        restarted.take_over(2, 1, &of_earlier_process);
+        assert!(is_right(), "{:?}", restarted.ahead_of(2));
+        restarted.show_to(1);
+        let of_this_process = BTreeMap::from([(1, 0), (2, 900_000), (3, 5_000)]);
+        restarted.take_over(2, 1, &of_this_process);
+        assert!(is_right());
+        let known = restarted.ahead_of(2);
+        assert_eq!(known[&3] - known[&1], 5_000, "the leads are adopted");
     }
 
     #[tokio::test(start_paused = true)]

@@ -157,8 +157,8 @@ impl Audit {
         alarms
     }
 
-    /// Answers a request of the leader.
-    pub async fn answer(&self, question: AuditQuestion) -> AuditAnswer {
+    /// Answers a request of the node `leader`, which leads, or did when it sent the request.
+    pub async fn answer(&self, leader: NodeId, question: AuditQuestion) -> AuditAnswer {
         let AuditQuestion {
             digest_version,
             states: theirs,
@@ -166,7 +166,7 @@ impl Audit {
             finding,
             clocks_ahead_ms,
         } = question;
-        self.clock.take_over(self.node, &clocks_ahead_ms);
+        self.clock.take_over(self.node, leader, &clocks_ahead_ms);
         self.learn(members).await;
         let ours = self.state.digests();
         let compared =
@@ -194,7 +194,7 @@ impl Audit {
             digest_version: self.state.digest_version(),
             states: ours,
             is_wrong: self.has_wrong_state(),
-            clock_ms: self.clock.own_ms(),
+            clock_ms: self.clock.show_to(leader),
         }
     }
 

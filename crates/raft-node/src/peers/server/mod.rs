@@ -118,7 +118,7 @@ pub async fn serve(
                 let conversation = async {
                     match hello.purpose {
                         Purpose::Control | Purpose::Traffic => {
-                            answer(reader, writer, &registry, &services).await
+                            answer(hello.from, reader, writer, &registry, &services).await
                         }
                         Purpose::Append => {
                             let version = registry.wire_version_with(hello.from);
@@ -284,8 +284,10 @@ async fn read_hello(
     decoded.map_err(bad)
 }
 
-/// Answers requests as their results become available. Commands are queued in the order of arrival.
+/// Answers the requests of the peer `from` as their results become available. Commands are queued in the order
+/// of arrival.
 async fn answer(
+    from: NodeId,
     mut reader: FrameReader<ReadHalf>,
     mut writer: WriteHalf,
     registry: &Arc<PeerRegistry>,
@@ -318,7 +320,7 @@ async fn answer(
             #[cfg(feature = "failpoints")]
             crate::peers::fail_points::after_request(&request).await?;
             // The request takes its place in the queue here, in order; answers may be sent in any order.
-            let answer = begin(request, services.clone()).await;
+            let answer = begin(from, request, services.clone()).await;
             let answers = answers.clone();
             let guard = PanicGuard::new(registry.failure(), "the answer to a peer");
             pending.spawn(async move {
@@ -337,6 +339,7 @@ async fn answer(
 
 /// Performs the part of a request that must run in order. Returns the rest.
 async fn begin(
+    from: NodeId,
     request: PeerRequest,
     services: Services,
 ) -> futures_util::future::BoxFuture<'static, PeerResponse> {
@@ -347,7 +350,7 @@ async fn begin(
             envelopes,
             traces,
         } => (term, envelopes, traces),
-        request => return Box::pin(finish(request, services)),
+        request => return Box::pin(finish(from, request, services)),
     };
     let received = (!traces.is_empty()).then(Instant::now);
     let done = services.proposal_queue.enqueue(term, envelopes).await;
@@ -364,7 +367,7 @@ async fn begin(
     })
 }
 
-async fn finish(request: PeerRequest, services: Services) -> PeerResponse {
+async fn finish(from: NodeId, request: PeerRequest, services: Services) -> PeerResponse {
     let failed = |what: &dyn std::fmt::Display| PeerResponse::Failed(what.to_string());
     match request {
         PeerRequest::Vote(request) => match services.raft.vote(request.into()).await {
@@ -430,7 +433,7 @@ async fn finish(request: PeerRequest, services: Services) -> PeerResponse {
         PeerRequest::LeaderLost { term, leader } => {
             PeerResponse::LeaderLost(services.fast_failover.assess_leader(term, leader).await)
         }
-        PeerRequest::Audit(question) => PeerResponse::Audit(services.audit.answer(*question).await),
+        PeerRequest::Audit(question) => PeerResponse::Audit(services.audit.answer(from, *question).await),
         PeerRequest::Forward { .. } | PeerRequest::ForwardTraced { .. } => {
             failed(&"a forwarded batch is handled by begin")
         }
