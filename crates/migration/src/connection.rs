@@ -45,8 +45,8 @@ const MAX_ANSWER_BYTES: usize = 1 << 30;
 
 /// Error context for a failed TLS handshake: servers of ZooKeeper before 3.9 use only TLS 1.2 unless
 /// configured otherwise.
-const SPEAKS: &str = "TLS handshake with the source, which has to support TLS 1.3 (ZooKeeper before 3.9 does if ssl.protocol=TLSv1.3 is set, and \
-                      ssl.enabledProtocols and ssl.ciphersuites allow it: see docs/operate/migrate-from-zookeeper.md)";
+const SPEAKS: &str = "TLS handshake with the source, which has to support TLS 1.3, or 1.2 with a cipher suite with ECDHE and GCM (see \
+                      docs/operate/migrate-from-zookeeper.md)";
 
 /// Number of bytes to reserve for one read.
 const ROOM: usize = 64 * 1024;

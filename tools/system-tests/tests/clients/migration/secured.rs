@@ -182,7 +182,7 @@ async fn source_with_tls_is_moved() {
 }
 
 #[tokio::test]
-async fn source_without_tls_1_3_gets_a_hint_at_the_setting() {
+async fn source_that_speaks_tls_1_2_alone_is_read() {
     let source = match Secured::start("").await {
         Ok(source) => source,
         Err(missing) => return skip("a server", &missing),
@@ -198,6 +198,5 @@ async fn source_without_tls_1_3_gets_a_hint_at_the_setting() {
     let mut tool = target.tool(std::slice::from_ref(&source.protected), &options);
     let ended = tool.stderr(Stdio::piped()).output().await.unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(1), "{said}");
-    assert!(said.contains("ssl.protocol=TLSv1.3"), "{said}");
+    assert_eq!(ended.status.code(), Some(0), "{said}");
 }
