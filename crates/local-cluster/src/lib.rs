@@ -271,8 +271,8 @@ impl LocalCluster {
         Ok(live)
     }
 
-    /// Returns the process id of a node, if the process is alive. A process that this program has started counts from its start to its end: it
-    /// claims its pid file a moment after the one, and releases it a moment before the other.
+    /// Returns the process id of a node, if the process is alive. A process that this program has started is alive until it has ended, although it
+    /// claims its pid file only a moment after its start, and releases it a moment before its end.
     pub fn pid(&self, id: NodeId) -> anyhow::Result<Option<Pid>> {
         let node = self.node(id)?;
         if let Some(child) = self.children.get(&id) {
