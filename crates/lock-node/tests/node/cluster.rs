@@ -237,6 +237,15 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     );
 }
 
+/// Waits until the leader has proposed every setting that the state lacked. From then on a quiet cluster adds no log entry of its own.
+pub async fn settings_applied(node: &Node) {
+    // The leader proposes this one last.
+    eventually("the state has its settings", || {
+        !node.read(|store| store.lets_waits_outlive_rights())
+    })
+    .await;
+}
+
 pub fn path(text: &str) -> ZPath {
     ZPath::parse(text).unwrap()
 }

@@ -6,7 +6,7 @@ use lock_node::znode_store::{
     Right, Rights, RoleName, TokenHash, TokenId,
 };
 
-use crate::cluster::{Cluster, create, path};
+use crate::cluster::{Cluster, create, path, settings_applied};
 
 const TOKEN: TokenId = TokenId([2; 16]);
 
@@ -62,6 +62,7 @@ fn caller() -> Identities {
 async fn request_without_right_costs_no_log_entry() {
     let mut cluster = secured(1).await;
     let node = cluster.node(1);
+    settings_applied(node).await;
     let before = node.read(|store| store.zxid());
     let write = create("/a", "x", CreateMode::Persistent);
     let forbidden = Refusal::Forbidden {

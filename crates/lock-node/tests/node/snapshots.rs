@@ -2,7 +2,7 @@
 
 use lock_node::znode_store::ZPath;
 
-use crate::cluster::{Cluster, eventually, put, small_snapshots};
+use crate::cluster::{Cluster, eventually, put, settings_applied, small_snapshots};
 
 #[tokio::test]
 async fn lagging_node_catches_up_by_snapshot() {
@@ -35,6 +35,7 @@ async fn restart_applies_the_snapshot_and_the_log_after_it() {
     }
     let node = cluster.node(1).clone();
     eventually("a snapshot is made", || node.status().snapshot_index > 100).await;
+    settings_applied(&node).await;
     let (digest, zxid) = node.read(|store| (store.digest(), store.zxid()));
     drop(node);
     cluster.stop_all().await;

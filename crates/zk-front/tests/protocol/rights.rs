@@ -20,7 +20,7 @@ use crate::certificates::Certificates;
 use crate::client::{
     Client, EPHEMERAL, LONG, PERSISTENT, Received, SEQUENTIAL, Stream, event, new_session, set,
 };
-use crate::cluster::{Cluster, MIN_SESSION_TIMEOUT};
+use crate::cluster::{Cluster, MIN_SESSION_TIMEOUT, until};
 
 /// Caller, identified by a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -611,6 +611,11 @@ async fn refused_writes_keep_their_place_and_cost_no_log_entry() {
     let node = cluster.node(1);
     let tls = certificates.client(Caller::One(Right::Lock).name().as_deref());
     let mut client = Client::connect_secured(cluster.address(1), &tls).await;
+    // The leader proposes this setting last; from then on the node adds no log entry of its own.
+    until("the state has its settings", || {
+        !node.read(|store| store.lets_waits_outlive_rights())
+    })
+    .await;
     let before = node.read(|store| store.zxid());
     let forbidden = set(&Target::Own.path(), "x");
     for _ in 0..3 {
