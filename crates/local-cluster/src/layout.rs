@@ -9,18 +9,17 @@
 //! | `admin.token` | the administrator's token of a secured cluster |
 //! | `node-N.removed/` | the files of a node that was removed from the cluster |
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::ops::Range;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, bail, ensure};
 use raft_node::{MemberAddress, NodeId};
 use serde::Deserialize;
+
+use crate::ports::{check_free, free_ports};
 
 /// Base port for HTTP: node N uses this port + N.
 pub const HTTP_BASE_PORT: u16 = 7400;
@@ -38,10 +37,6 @@ pub const REDIS_BASE_PORT: u16 = 6380;
 /// Maximum number of nodes. More nodes on one machine would only compete for its cores; Raft gains nothing
 /// beyond seven.
 pub const MAX_NODES: u64 = 9;
-
-/// Range of ports for [`free_ports`]: above the well-known ones, and below the range of ephemeral ports, so
-/// that no outgoing connection occupies a node's port while the node is down.
-const FREE_PORTS: Range<u16> = 10_240..32_000;
 
 /// Value of `zookeeper_listen` in the configuration of a node that does not serve ZooKeeper clients.
 const NOT_SERVED: &str = "off";
@@ -408,63 +403,6 @@ fn configuration(id: NodeId, addresses: &Addresses, settings: &str) -> String {
     text
 }
 
-/// Number of retries when an address is in use, and the pause between them. A process that another thread
-/// forks has a copy of every socket, including those closed a moment ago, until it executes its program.
-const BIND_RETRIES: (u32, Duration) = (20, Duration::from_millis(10));
-
-/// Fails if a process listens at an address that a node is configured for.
-pub fn check_free(id: NodeId, address: &str) -> anyhow::Result<()> {
-    let (times, pause) = BIND_RETRIES;
-    let mut bound = TcpListener::bind(address);
-    for _ in 0..times {
-        match &bound {
-            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => std::thread::sleep(pause),
-            _ => break,
-        }
-        bound = TcpListener::bind(address);
-    }
-    bound
-        .map(drop)
-        .with_context(|| format!("node {id} cannot have the address {address}"))
-}
-
-/// Ports that [`free_ports`] has returned in this process. They stay reserved while their nodes are down.
-static RESERVED: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-
-/// Returns ports of the loopback interface on which no process listens and which this process has not
-/// reserved before, for clusters that must not disturb each other. Another process may take a port before it
-/// is used; with a random choice out of 20,000 that is rare.
-///
-/// The function connects to a port to check that no process listens there. It does not bind the port: a child
-/// process that another thread forks at that moment would inherit the socket and hold the port until it
-/// executes its program.
-pub fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
-    let mut free = Vec::new();
-    for _ in 0..FREE_PORTS.len() {
-        let mut bits = [0; 4];
-        getrandom::fill(&mut bits).map_err(|error| anyhow!("no random numbers: {error}"))?;
-        let port = FREE_PORTS.start + (u32::from_le_bytes(bits) % FREE_PORTS.len() as u32) as u16;
-        let refused = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
-            .is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused);
-        if refused
-            && RESERVED
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(port)
-        {
-            free.push(port);
-        }
-        if free.len() == count {
-            return Ok(free);
-        }
-    }
-    bail!(
-        "cannot find {count} free ports between {} and {}",
-        FREE_PORTS.start,
-        FREE_PORTS.end
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -523,13 +461,5 @@ mod tests {
         let elsewhere = tempfile::tempdir().unwrap();
         let free = create(elsewhere.path(), 2, Ports::Free, "").unwrap();
         assert!(!free.contains(&add(&free, 3).unwrap()));
-    }
-
-    #[test]
-    fn free_ports_are_different() {
-        let mut ports = free_ports(20).unwrap();
-        ports.sort_unstable();
-        ports.dedup();
-        assert_eq!(ports.len(), 20);
     }
 }

@@ -15,6 +15,7 @@ mod learners;
 pub mod location;
 pub mod members;
 mod mixed_directories;
+pub mod ports;
 pub mod process;
 pub mod secured;
 
@@ -341,7 +342,7 @@ impl LocalCluster {
         let deadline = Instant::now() + SOCKET_CLOSE_TIMEOUT;
         while node
             .addresses()
-            .any(|address| layout::check_free(id, address).is_err())
+            .any(|address| ports::check_free(id, address).is_err())
             && Instant::now() < deadline
         {
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -363,7 +364,7 @@ impl LocalCluster {
         let node = self.node(id)?;
         // A node of another cluster at this address would look like this node.
         for address in node.addresses() {
-            layout::check_free(id, address)?;
+            ports::check_free(id, address)?;
         }
         let path = node.log_file();
         let log = OpenOptions::new()

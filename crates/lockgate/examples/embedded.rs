@@ -10,7 +10,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
 
-use local_cluster::layout::free_ports;
+use local_cluster::ports::free_ports;
 use lockgate::lock_client::{AcquireOptions, CreateMode, Error as LockError, Loss, Transaction};
 use lockgate::lock_node::{MemberAddress, NodeId};
 use lockgate::{Lockgate, StartError};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use cli_support::http_client;
-use local_cluster::layout::free_ports;
+use local_cluster::ports::free_ports;
 use lockgate::Lockgate;
 use lockgate::lock_api::http::HttpConfig;
 use tempfile::TempDir;

@@ -209,7 +209,7 @@ async fn cluster_is_started_killed_restarted_and_stopped() {
 #[tokio::test]
 async fn node_is_configured_by_its_environment_and_exits_with_0_on_sigterm() {
     let dir = TempDir::new().unwrap();
-    let ports = local_cluster::layout::free_ports(2).unwrap();
+    let ports = local_cluster::ports::free_ports(2).unwrap();
     let (peer, http) = (
         format!("127.0.0.1:{}", ports[0]),
         format!("127.0.0.1:{}", ports[1]),

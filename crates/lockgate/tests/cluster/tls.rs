@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cli_support::http_client::{Connection, request, request_with};
 use local_cluster::START_TIMEOUT;
-use local_cluster::layout::free_ports;
+use local_cluster::ports::free_ports;
 use lockgate::lock_api::http::HttpConfig;
 use lockgate::transport_security::{ClientTls, TlsFiles};
 use lockgate::{Lockgate, StartError, TlsConfig};

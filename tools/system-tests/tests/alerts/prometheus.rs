@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::process::{Child, Command, Stdio};
 
-use local_cluster::layout::free_ports;
+use local_cluster::ports::free_ports;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use local_cluster::layout::free_ports;
+use local_cluster::ports::free_ports;
 use lockgate::lock_api::Locks;
 use lockgate::lock_api::http::{HttpConfig, router, serve};
 use lockgate::lock_node::{MemberAddress, Node, NodeConfig};

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
-use local_cluster::layout::free_ports;
+use local_cluster::ports::free_ports;
 use tempfile::TempDir;
 
 use super::SERVERS;

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use local_cluster::layout::free_ports;
+use local_cluster::ports::free_ports;
 use tempfile::TempDir;
 
 use super::client::Client;
