@@ -58,7 +58,7 @@ impl PidFile {
             source,
         };
         let mut file = open(path, true).map_err(io)?;
-        match fcntl(&file, FcntlArg::F_SETLK(&whole_file(libc::F_WRLCK))) {
+        match fcntl(&file, FcntlArg::F_SETLK(&write_lock(0, 0))) {
             Ok(_) => {}
             Err(Errno::EACCES | Errno::EAGAIN) => {
                 let pid = holder(&file).map_err(io)?.map_or(0, Pid::as_raw);
@@ -129,18 +129,19 @@ fn open(path: &Path, create: bool) -> io::Result<File> {
 }
 
 fn holder(file: &File) -> io::Result<Option<Pid>> {
-    let mut query = whole_file(libc::F_WRLCK);
+    let mut query = write_lock(0, 0);
     fcntl(file, FcntlArg::F_GETLK(&mut query))?;
     let free = query.l_type == libc::F_UNLCK as libc::c_short;
     Ok((!free).then(|| Pid::from_raw(query.l_pid)))
 }
 
-fn whole_file(lock_type: libc::c_int) -> libc::flock {
+/// Returns the POSIX record lock for writing of `count` bytes from byte `start`; 0 bytes are all to the end of the file.
+pub(crate) fn write_lock(start: libc::off_t, count: libc::off_t) -> libc::flock {
     libc::flock {
-        l_type: lock_type as libc::c_short,
+        l_type: libc::F_WRLCK as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: 0,
-        l_len: 0,
+        l_start: start,
+        l_len: count,
         l_pid: 0,
     }
 }
