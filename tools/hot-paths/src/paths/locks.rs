@@ -6,7 +6,7 @@ use std::hint::black_box;
 use znode_store::{Event, LockMode, LockName, Reply, Store};
 
 use super::counted;
-use super::material::{acquire, apply, empty, lock, release};
+use super::material::{acquire, acquire_by_lease, apply, empty, lock, release, release_lease};
 
 /// Number of locks in turn, so that the last used lock is not always the same.
 const LOCKS: u64 = 100;
@@ -34,6 +34,23 @@ pub fn cycle(operations: u64) {
         }
     };
     // Each lock's znode exists from its first acquire on.
+    cycles(0, LOCKS);
+    counted(&mut || cycles(LOCKS, operations));
+}
+
+/// The same by a lease of each cycle, as the clients of Redis' protocol take and release a lock.
+pub fn lease_cycle(operations: u64) {
+    let mut store = Store::new();
+    let locks: Vec<_> = (0..LOCKS).map(lock).collect();
+    let mut cycles = |from: u64, times: u64| {
+        let mut events = Vec::new();
+        for n in from..from + times {
+            let lock = &locks[(n % LOCKS) as usize];
+            events.clear();
+            black_box(apply(&mut store, &mut events, acquire_by_lease(lock, n)));
+            black_box(apply(&mut store, &mut events, release_lease(lock, n)));
+        }
+    };
     cycles(0, LOCKS);
     counted(&mut || cycles(LOCKS, operations));
 }

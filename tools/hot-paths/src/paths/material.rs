@@ -1,8 +1,9 @@
 //! The materials of paths: a filled store, commands, sessions. Creating them is not counted.
 
 use znode_store::{
-    Acl, AttemptId, Command, CreateMode, CreatePath, Data, EntryContext, Event, LockCommand, LockMode,
-    LockName, LockWish, Op, Password, Reply, Request, SessionId, Store, ZPath, Zxid,
+    Acl, AttemptId, Command, CreateMode, CreatePath, Data, EntryContext, Event, HoldBounds, LeaseChange,
+    LeaseKey, LockCommand, LockMode, LockName, LockWish, NewLease, Op, Password, Reply, Request, SessionId,
+    Store, ZPath, Zxid,
 };
 
 /// Data of one znode, as usual for clients of lock services and registries.
@@ -79,22 +80,58 @@ pub fn acquire(lock: &LockName, mode: LockMode, n: u64) -> Request {
     of_session(
         SESSION,
         LockCommand::Acquire {
-            wish: LockWish {
-                lock: lock.clone(),
-                mode,
-                permits: 1,
-                owner: "".into(),
-                reentrant: false,
-                note: "".into(),
-                address: "127.0.0.1:50000".into(),
-                lock_delay_ms: 0,
-                names: Default::default(),
-            },
+            wish: wish(lock, mode, ""),
             guid: n.into(),
             attempt: AttemptId(n),
             wait: true,
         },
     )
+}
+
+/// Builds an acquire by a new lease, which does not wait.
+pub fn acquire_by_lease(lock: &LockName, n: u64) -> Request {
+    Request::anonymous(Command::Lock(LockCommand::AcquireBounded {
+        wish: wish(lock, LockMode::Exclusive, &format!("value of the client {n}")),
+        guid: n.into(),
+        attempt: AttemptId(n),
+        wait: false,
+        bounds: HoldBounds::default(),
+        lease: Some(NewLease {
+            key: LeaseKey {
+                session: lease(n),
+                password: Password([0; 16]),
+            },
+            timeout_ms: 10_000,
+        }),
+    }))
+}
+
+/// Builds the release of the lock that a lease holds.
+pub fn release_lease(lock: &LockName, n: u64) -> Request {
+    Request::anonymous(Command::Lock(LockCommand::ChangeLease {
+        lock: lock.clone(),
+        lease: lease(n),
+        change: LeaseChange::ReleaseOwn,
+    }))
+}
+
+/// Returns the session of a lease. Leases draw their sessions at random.
+fn lease(n: u64) -> SessionId {
+    SessionId::from_random(n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+fn wish(lock: &LockName, mode: LockMode, note: &str) -> LockWish {
+    LockWish {
+        lock: lock.clone(),
+        mode,
+        permits: 1,
+        owner: "".into(),
+        reentrant: false,
+        note: note.into(),
+        address: "127.0.0.1:50000".into(),
+        lock_delay_ms: 0,
+        names: Default::default(),
+    }
 }
 
 /// Builds a release.

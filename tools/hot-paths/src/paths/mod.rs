@@ -107,6 +107,12 @@ pub fn all() -> &'static [HotPath] {
             locks::cycle,
         ),
         HotPath::new(
+            "lease-cycle",
+            "a free lock is acquired by a new lease and released, as over Redis' protocol",
+            500,
+            locks::lease_cycle,
+        ),
+        HotPath::new(
             "lock-hand-over",
             "a lock is released to the first of 100 waiters",
             50,
