@@ -187,13 +187,17 @@ impl Locks {
         ttl: Option<Duration>,
         request_id: Option<RequestId>,
     ) -> Result<LeaseStatus, LockError> {
+        // A renewal counts from its arrival, also if this node has to catch up first.
+        let arrived = Instant::now();
         let view = self.known_lease(&key).await?;
         let node = &self.shared.node;
-        let begun = Instant::now();
         let wanted = ttl.map(|ttl| Duration::from_millis(node.lease_timeout_ms(ttl).into()));
         let known = Duration::from_millis(view.timeout_ms.into());
         let current = match wanted.is_none_or(|wanted| wanted == known) {
-            true => node.heartbeat(key.session).await.map_err(as_end_of_lease)?,
+            true => {
+                let renewed = node.heartbeat_received_at(key.session, arrived).await;
+                renewed.map_err(as_end_of_lease)?
+            }
             false => known,
         };
         // The leader may know of another change.
@@ -209,7 +213,7 @@ impl Locks {
         let timeout = changed.unwrap_or(current);
         Ok(LeaseStatus {
             view: view.ok_or(Refusal::LeaseExpired)?,
-            expires_in: Some(timeout.saturating_sub(begun.elapsed())),
+            expires_in: Some(timeout.saturating_sub(arrived.elapsed())),
         })
     }
 
