@@ -1,7 +1,8 @@
 //! Connection with a session: processes requests, and sends replies and notifications in ZooKeeper's order.
 
+use std::future::Future;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use access_token::{Secret, Standing};
 use bytes::{Bytes, BytesMut};
 use lock_node::admission::{AdmissionPermit, Work};
-use lock_node::{Node, ProposeError, Unavailable, WatchConnection, WatchesLost, fail_step};
+use lock_node::{ProposeError, Unavailable, WatchConnection, WatchesLost, fail_step};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -18,9 +19,7 @@ use zk_wire::{
     ConnectResponse, DecodeError, ErrorCode, FrameError, Outcome, Reader, Reply, ReplyHeader, Request,
     RequestHeader, frame, op_code, xid,
 };
-use znode_store::{
-    Applied, Command, Identities, Op, Password, Refusal, SessionId, Step, Turn, Unproven, Zxid,
-};
+use znode_store::{Applied, Command, Op, Password, Refusal, SessionId, Step, Turn, Unproven, Zxid};
 
 use crate::auth::{AuthError, ClientIdentities};
 use crate::config::LARGE_REQUEST_BYTES;
@@ -67,10 +66,10 @@ pub(crate) struct Connection {
     keepalive: SessionKeepalive,
     outstanding: Outstanding,
     /// Condition that the first waiting request waits for, besides the pending requests.
-    held_back: Option<HeldBack>,
+    held_back: Option<Box<HeldBack>>,
     inbox: BytesMut,
-    /// Memory permit of a large request that is being received.
-    large: Option<OwnedSemaphorePermit>,
+    /// Memory permit of a large request that is being received. Boxed like all that an idle connection has not.
+    large: Option<Box<OwnedSemaphorePermit>>,
     out: BytesMut,
     /// Set when no further requests are taken. The connection ends when all replies are sent.
     ending: Option<End>,
@@ -80,8 +79,8 @@ pub(crate) struct Connection {
 
 /// Condition that a write waits for.
 enum HeldBack {
-    /// A permit for such work, because the node is overloaded.
-    Overload(Work),
+    /// Room for such work, because the node is overloaded.
+    Overload(Pin<Box<dyn Future<Output = ()> + Send>>),
     /// A read barrier, because the client has no right to the write by this node's state, which may be behind.
     MissingRight(Barrier),
     /// Nothing more: the read barrier was passed, and the state decides.
@@ -94,12 +93,12 @@ pub(crate) enum End {
     /// The client closed its session.
     Orderly,
     /// Any other reason. The session continues, or has ended elsewhere.
-    Early(String),
+    Early(Box<str>),
 }
 
 impl From<Broken> for End {
     fn from(broken: Broken) -> Self {
-        Self::Early(broken.to_string())
+        Self::Early(broken.to_string().into())
     }
 }
 
@@ -236,14 +235,14 @@ impl Connection {
                     Err(KeepaliveEnd::NotAllowed(refusal)) => return Err(Broken::NotAllowed(refusal)),
                     Err(KeepaliveEnd::CutOff) => return Err(Broken::CutOff),
                 },
-                released = release(self.front.node(), &mut self.held_back, self.identities.all()), if has_room => {
+                released = release(&mut self.held_back), if has_room => {
                     released?;
                     self.start_waiting()?;
                 }
                 // Process further received requests after other tasks have run.
                 () = tokio::task::yield_now(), if more => {}
                 () = &mut stopped, if self.ending.is_none() => {
-                    self.ending = Some(End::Early("the node is stopping".to_owned()));
+                    self.ending = Some(End::Early("the node is stopping".into()));
                 }
             }
         }
@@ -280,11 +279,8 @@ impl Connection {
             return Ok(());
         };
         if bytes > LARGE_REQUEST_BYTES && self.large.is_none() {
-            self.large = Some(
-                self.front
-                    .reserve_large_request(bytes)
-                    .ok_or(Broken::LargeRequestMemory)?,
-            );
+            let reserved = self.front.reserve_large_request(bytes);
+            self.large = Some(Box::new(reserved.ok_or(Broken::LargeRequestMemory)?));
         }
         Ok(())
     }
@@ -329,7 +325,7 @@ impl Connection {
             }
             // A check is only valid within a multi.
             Ok(Request::Check { .. }) | Err(DecodeError::UnknownOperation(_)) => {
-                self.ending = Some(End::Early(format!("unknown operation {op}")));
+                self.ending = Some(End::Early(format!("unknown operation {op}").into()));
                 Err(ErrorCode::UNIMPLEMENTED)
             }
             // As in ZooKeeper, a malformed auth request gets no reply.
@@ -364,7 +360,7 @@ impl Connection {
 
     /// Starts waiting requests, up to the next one that has to wait.
     fn start_waiting(&mut self) -> Result<(), Broken> {
-        if matches!(self.held_back, Some(HeldBack::MissingRight(_))) {
+        if matches!(self.held_back.as_deref(), Some(HeldBack::MissingRight(_))) {
             return Ok(());
         }
         while self.out.len() < MAX_UNSENT
@@ -378,10 +374,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Starts or answers a request. Returns the request if it has to wait: a read for pending writes, or a
+    /// Starts or answers a request. Returns the request if it has to wait: a read or an auth request for pending writes, or a
     /// write for admission.
     fn start(&mut self, waiting: WaitingRequest) -> Result<Option<WaitingRequest>, Broken> {
-        let caught_up = matches!(self.held_back.take(), Some(HeldBack::CaughtUp));
+        let caught_up = matches!(self.held_back.take().as_deref(), Some(HeldBack::CaughtUp));
         let WaitingRequest {
             xid,
             received,
@@ -393,7 +389,10 @@ impl Connection {
             Err(code) => return self.answer_known(xid, received, Err(code)).map(|()| None),
         };
         match request {
-            Request::Auth { scheme, auth, .. } => self.auth(xid, received, &scheme, auth.as_deref())?,
+            // It changes the caller, and the node keeps the order of one caller's writes.
+            Request::Auth { scheme, auth, .. } if !self.outstanding.has_pending() => {
+                self.auth(xid, received, &scheme, auth.as_deref())?
+            }
             Request::CloseSession
             | Request::Multi(_)
             | Request::Create { .. }
@@ -430,9 +429,9 @@ impl Connection {
             Request::Reconfig { .. } => {
                 self.answer_known(xid, received, Err(ErrorCode::RECONFIG_DISABLED))?
             }
-            read => {
+            read_or_auth => {
                 if self.outstanding.has_pending() {
-                    let request = Ok(read);
+                    let request = Ok(read_or_auth);
                     return Ok(Some(WaitingRequest {
                         xid,
                         received,
@@ -440,7 +439,7 @@ impl Connection {
                         bytes,
                     }));
                 }
-                self.read(xid, received, &read)?;
+                self.read(xid, received, &read_or_auth)?;
             }
         }
         Ok(None)
@@ -478,18 +477,16 @@ impl Connection {
                          have read it. Revoke the token, or change the password, and configure the client for the TLS port"
                     );
                 }
-                self.ending = Some(End::Early("authentication failed".to_owned()));
+                self.ending = Some(End::Early("authentication failed".into()));
                 self.outstanding.forget_waiting();
                 self.held_back = None;
                 ErrorCode::AUTH_FAILED
             }
         };
-        if self.outstanding.has_pending() {
-            self.outstanding
-                .add_pending(xid, received, PendingOutcome::Auth(code));
-            return Ok(());
-        }
-        self.answer_auth(xid, received, code)
+        // The reply has no zxid, as in ZooKeeper.
+        self.write_notices()?;
+        self.write_reply(xid, received, Zxid(0), code, None);
+        Ok(())
     }
 
     /// Returns the step that a write request takes, and the form of its reply.
@@ -531,7 +528,9 @@ impl Connection {
     fn admit(&mut self, write: &znode_store::Request, caught_up: bool) -> Admission {
         let node = self.front.node();
         let Ok(permit) = node.permit_to_wait(write) else {
-            self.held_back = Some(HeldBack::Overload(Work::of(write)));
+            let (node, work, caller) = (node.clone(), Work::of(write), write.caller.clone());
+            let room = Box::pin(async move { node.room(work, &caller).await });
+            self.held_back = Some(Box::new(HeldBack::Overload(room)));
             return Admission::Waits;
         };
         match node.refusal(write) {
@@ -540,11 +539,12 @@ impl Connection {
             Some(_) => {
                 if !self.outstanding.has_pending() {
                     let node = node.clone();
-                    self.held_back = Some(HeldBack::MissingRight(Box::pin(async move {
+                    let barrier: Barrier = Box::pin(async move {
                         // The permit is the client's share of the read barriers, too.
                         let _permit = permit;
                         node.read_barrier().await
-                    })));
+                    });
+                    self.held_back = Some(Box::new(HeldBack::MissingRight(barrier)));
                 }
                 Admission::Waits
             }
@@ -616,7 +616,6 @@ impl Connection {
             }
             Completed::Sync(Err(unavailable), _) => Err(unavailable.into()),
             Completed::Known(outcome) => self.answer(xid, received, self.position(), outcome),
-            Completed::Auth(code) => self.answer_auth(xid, received, code),
         }
     }
 
@@ -674,13 +673,6 @@ impl Connection {
             Ok(reply) => self.write_reply(xid, received, zxid, ErrorCode::OK, Some(reply)),
             Err(code) => self.write_reply(xid, received, zxid, *code, None),
         }
-        Ok(())
-    }
-
-    /// Writes the reply to an auth request, which in ZooKeeper has no zxid.
-    fn answer_auth(&mut self, xid: i32, received: Received, code: ErrorCode) -> Result<(), Broken> {
-        self.write_notices()?;
-        self.write_reply(xid, received, Zxid(0), code, None);
         Ok(())
     }
 
@@ -756,16 +748,15 @@ enum Admission {
 }
 
 /// Waits until the first waiting request may be started; never completes if it does not wait for this.
-async fn release(
-    node: &Node,
-    held_back: &mut Option<HeldBack>,
-    caller: &Identities,
-) -> Result<(), Unavailable> {
-    match held_back {
-        Some(HeldBack::Overload(work)) => Box::pin(node.room(*work, caller)).await,
+async fn release(held_back: &mut Option<Box<HeldBack>>) -> Result<(), Unavailable> {
+    match held_back.as_deref_mut() {
+        Some(HeldBack::Overload(room)) => {
+            room.await;
+            *held_back = None;
+        }
         Some(HeldBack::MissingRight(barrier)) => {
             barrier.await?;
-            *held_back = Some(HeldBack::CaughtUp);
+            *held_back = Some(Box::new(HeldBack::CaughtUp));
         }
         Some(HeldBack::CaughtUp) => {}
         None => std::future::pending().await,

@@ -2,7 +2,7 @@
 //!
 //! Writes are proposed one behind the other without waiting. A read waits until all earlier requests are
 //! answered, and no request behind a waiting read is started before it. So a read sees all writes that its
-//! client sent before it, and none that it sent after it.
+//! client sent before it, and none that it sent after it. An auth request waits in the same way.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -43,8 +43,6 @@ pub(crate) enum PendingOutcome {
     Sync(String, Barrier),
     /// Nothing: the outcome is known.
     Known(Outcome),
-    /// Nothing: the result of an auth request, whose reply has no zxid.
-    Auth(ErrorCode),
 }
 
 /// Form of the reply to a write.
@@ -63,7 +61,6 @@ pub(crate) enum Completed {
     Write(Result<Applied, ProposeError>, WriteReply),
     Sync(Result<(), Unavailable>, String),
     Known(Outcome),
-    Auth(ErrorCode),
 }
 
 /// Queue of unanswered requests. See the module.
@@ -159,7 +156,7 @@ impl Outstanding {
                 Poll::Ready(passed) => Ready::Sync(passed),
                 Poll::Pending => return Poll::Pending,
             },
-            PendingOutcome::Known(_) | PendingOutcome::Auth(_) => Ready::Itself,
+            PendingOutcome::Known(_) => Ready::Itself,
         };
         let first = self.pending.pop_front();
         let PendingRequest {
@@ -174,7 +171,6 @@ impl Outstanding {
             }
             (Ready::Sync(passed), PendingOutcome::Sync(path, _)) => Completed::Sync(passed, path),
             (_, PendingOutcome::Known(outcome)) => Completed::Known(outcome),
-            (_, PendingOutcome::Auth(code)) => Completed::Auth(code),
             (_, PendingOutcome::Write(..) | PendingOutcome::Sync(..)) => {
                 unreachable!("the result has the kind of its request")
             }

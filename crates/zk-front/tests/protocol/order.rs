@@ -1,5 +1,7 @@
 //! Requests of one connection are applied and answered in order.
 
+use bytes::Bytes;
+use zk_front::ZkConfig;
 use zk_wire::{ErrorCode, Reply, Request, event_type};
 
 use crate::client::{
@@ -152,5 +154,35 @@ async fn close_session_follows_earlier_requests_and_its_own_notifications() {
         ),
         "{came:?}"
     );
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn write_after_auth_does_not_overtake_earlier_writes() {
+    const WRITES: usize = 800;
+    let config = ZkConfig {
+        super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_owned()),
+        ..ZkConfig::default()
+    };
+    let cluster = Cluster::start_with(1, config).await;
+    let mut client = Client::connect(cluster.address(1)).await;
+    client.create("/a", PERSISTENT).await;
+    let mut requests: Vec<Request> = (0..WRITES).map(|round| set("/a", &format!("{round}"))).collect();
+    // The superuser is another caller than the client without a name, and does not wait behind its queued writes.
+    requests.push(Request::Auth {
+        kind: 0,
+        scheme: "digest".to_owned(),
+        auth: Some(Bytes::from_static(b"super:test")),
+    });
+    requests.push(set("/a", "last"));
+    let xids = client.send_all(&requests).await;
+    for (request, sent) in requests.iter().zip(xids) {
+        let Received::Reply { xid, outcome, .. } = client.receive(request).await else {
+            panic!("only replies are expected");
+        };
+        assert_eq!(xid, sent);
+        assert!(outcome.is_ok(), "{request:?}: {outcome:?}");
+    }
+    assert_eq!(client.data("/a").await.unwrap(), "last");
     cluster.stop().await;
 }
