@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use raft_node::application::Application;
+use raft_node::application::{Application, BatchRoom, ProposalBatch};
 use raft_node::messages::{Declined, ForwardedTrace, HeartbeatsTaken, NotLeader, SeenMoment, Touched};
 use tokio::time::Instant;
 use znode_store::SessionId;
@@ -27,8 +27,8 @@ pub(crate) struct LockApplication {
 }
 
 impl Application for LockApplication {
-    fn mark_sent(&self, term: u64, proposals: &mut Vec<(u64, Bytes)>) -> Vec<ForwardedTrace> {
-        self.replica.calls.mark_sent(term, proposals)
+    fn take_batch(&self, term: u64, room: BatchRoom) -> ProposalBatch {
+        self.replica.calls.take_batch(term, room)
     }
 
     fn led(&self, traces: &[ForwardedTrace], received: Instant) {
@@ -37,12 +37,12 @@ impl Application for LockApplication {
         }
     }
 
-    fn settle(&self, numbers: &[u64], declined: &Declined) {
-        self.replica.calls.decline(numbers, declined);
+    fn settle(&self, term: u64, numbers: &[u64], declined: &Declined) {
+        self.replica.calls.decline(term, numbers, declined);
     }
 
-    fn retry(&self, numbers: &[u64]) {
-        self.replica.resubmit(self.replica.calls.mark_unsent(numbers));
+    fn retry(&self, term: u64, numbers: &[u64]) {
+        self.replica.calls.mark_unsent(term, numbers);
     }
 
     fn retry_lost(&self) {

@@ -632,7 +632,7 @@ mod tests {
     fn replica() -> Arc<Replica> {
         let origin = Origin { node: 1, boot: 7 };
         let observers = Observers::new(&ObserversConfig::default(), 1);
-        Arc::new(Replica::new(origin, observers, mpsc::unbounded_channel().0))
+        Arc::new(Replica::new(origin, observers))
     }
 
     #[tokio::test(start_paused = true)]

@@ -73,6 +73,7 @@ pub mod admission;
 mod stall_log;
 mod replica;
 mod pending_proposals;
+mod fair_queue;
 mod application;
 mod watch_connection;
 mod session_stream;

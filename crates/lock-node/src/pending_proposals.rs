@@ -5,18 +5,21 @@
 //! twice. So an outcome stays unknown in two cases only: the commit timeout passes first, or a snapshot hides what was applied.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use znode_store::Applied;
 
-use crate::admission::AdmissionPermit;
+use crate::admission::{AdmissionPermit, Caller};
+use crate::fair_queue::FairQueue;
 use crate::request_error::ProposeError;
 use crate::traces::{SpanId, TraceId};
 use raft_log::sync::Mutex;
 use raft_node::Unavailable;
+use raft_node::application::{BatchRoom, ProposalBatch};
 use raft_node::messages::{Declined, ForwardedTrace};
 
 /// Result of a proposal for its caller.
@@ -104,8 +107,10 @@ const LINGER: Duration = Duration::from_secs(30);
 /// Proposal without an outcome, whose caller waits.
 #[derive(Debug)]
 struct PendingProposal {
+    /// Caller whose turn it takes in the queue, or `None` for the cluster itself.
+    caller: Option<Caller>,
     envelope: Bytes,
-    /// Term in which it was last sent; `None` if it is to be sent.
+    /// Term in which it was last sent; `None` if it is queued.
     sent_in: Option<u64>,
     /// Time of the last attempt.
     sent_at: Option<Instant>,
@@ -128,25 +133,35 @@ struct Cancelled {
 struct Table {
     next: u64,
     pending: BTreeMap<u64, PendingProposal>,
+    /// Those that are to be sent.
+    queue: FairQueue<Caller>,
     cancelled: BTreeMap<u64, Cancelled>,
     stopped: bool,
 }
 
-/// Table of all proposals of this node without an outcome, by their number.
+/// Table of all proposals of this node without an outcome, by their number. Those that are not in transit to the leader are queued, and the
+/// forwarder takes them from here.
 #[derive(Debug, Default)]
 pub struct PendingProposals {
     table: Mutex<Table>,
+    queued: Arc<Notify>,
 }
 
 impl PendingProposals {
-    /// Adds a proposal, which has a permit, and gives it a number. `traced` is its trace and span. `encode` makes its envelope from that number.
-    /// Returns the number, the envelope and the receiver of the answer.
+    /// Returns the signal that proposals were queued.
+    pub fn queued(&self) -> &Arc<Notify> {
+        &self.queued
+    }
+
+    /// Queues a proposal of `caller`, which has a permit, and gives it a number. `traced` is its trace and span. `encode` makes its envelope from
+    /// that number. Returns the number and the receiver of the answer.
     pub fn enter(
         &self,
+        caller: Option<Caller>,
         permit: AdmissionPermit,
         traced: Option<Box<(TraceId, SpanId)>>,
         encode: impl FnOnce(u64) -> Bytes,
-    ) -> Result<(u64, Bytes, oneshot::Receiver<Answered>), Unavailable> {
+    ) -> Result<(u64, oneshot::Receiver<Answered>), Unavailable> {
         let (tx, rx) = oneshot::channel();
         let number = {
             let mut table = self.table.lock();
@@ -156,6 +171,7 @@ impl PendingProposals {
             let number = table.next;
             table.next += 1;
             let proposal = PendingProposal {
+                caller,
                 envelope: Bytes::new(),
                 sent_in: None,
                 sent_at: None,
@@ -166,59 +182,85 @@ impl PendingProposals {
             table.pending.insert(number, proposal);
             number
         };
-        // Encoded without the lock. The envelope is needed only after the caller has queued the proposal.
+        // Encoded without the lock, and queued after that.
         let envelope = encode(number);
-        if let Some(proposal) = self.table.lock().pending.get_mut(&number) {
-            proposal.envelope = envelope.clone();
+        let mut table = self.table.lock();
+        let Table { pending, queue, .. } = &mut *table;
+        // It is answered already if the node has stopped meanwhile.
+        if let Some(proposal) = pending.get_mut(&number) {
+            proposal.envelope = envelope;
+            queue.insert(proposal.caller.as_ref(), number);
         }
-        Ok((number, envelope, rx))
+        drop(table);
+        self.queued.notify_one();
+        Ok((number, rx))
     }
 
-    /// Records that these proposals are about to be sent in `term`, and removes the cancelled ones from the list. Returns the traces of the traced
-    /// ones.
-    pub fn mark_sent(&self, term: u64, numbers: &mut Vec<(u64, Bytes)>) -> Vec<ForwardedTrace> {
+    /// Takes the next queued proposals, as many as there is room for, and records that they are about to be sent in `term`.
+    pub fn take_batch(&self, term: u64, room: BatchRoom) -> ProposalBatch {
         let now = Instant::now();
-        let (mut place, mut traces) = (0, Vec::new());
+        let (mut batch, mut bytes) = (ProposalBatch::default(), 0);
         let mut table = self.table.lock();
-        numbers.retain(|(number, _)| match table.pending.get_mut(number) {
-            Some(proposal) => {
-                proposal.sent_in = Some(term);
-                proposal.sent_at = Some(now);
-                if let Some((trace, span)) = proposal.traced.as_deref().copied() {
-                    traces.push(ForwardedTrace { place, trace, span });
-                }
-                place += 1;
-                true
+        let Table { pending, queue, .. } = &mut *table;
+        while batch.numbers.len() < room.commands
+            && let Some(number) = queue.first()
+        {
+            let proposal = pending
+                .get_mut(&number)
+                .expect("a proposal leaves the queue when it leaves the table");
+            bytes += proposal.envelope.len();
+            if bytes > room.bytes && !batch.numbers.is_empty() {
+                break;
             }
-            None => false,
-        });
-        traces
+            queue.take();
+            proposal.sent_in = Some(term);
+            proposal.sent_at = Some(now);
+            if let Some((trace, span)) = proposal.traced.as_deref().copied() {
+                let place = batch.numbers.len() as u32;
+                batch.traces.push(ForwardedTrace { place, trace, span });
+            }
+            batch.numbers.push(number);
+            batch.envelopes.push(proposal.envelope.clone());
+        }
+        batch.has_more = !queue.is_empty();
+        batch
     }
 
-    /// Records that the node to which these proposals were sent rejected them, so that none is in the log. Returns those that are not cancelled, in
-    /// order.
-    pub fn mark_unsent(&self, numbers: &[u64]) -> Vec<(u64, Bytes)> {
+    /// Records that the node to which these proposals were sent in `term` rejected them, so that none is in the log. Queues those again that are
+    /// not cancelled. A proposal that was sent in a later term meanwhile stays in transit.
+    pub fn mark_unsent(&self, term: u64, numbers: &[u64]) {
         let mut table = self.table.lock();
-        let mut again = Vec::new();
+        let Table {
+            pending,
+            queue,
+            cancelled,
+            ..
+        } = &mut *table;
         for number in numbers {
-            if let Some(proposal) = table.pending.get_mut(number) {
-                proposal.sent_in = None;
-                again.push((*number, proposal.envelope.clone()));
-            } else {
-                table.cancelled.remove(number);
+            if let Some(proposal) = pending.get_mut(number) {
+                if proposal.sent_in == Some(term) {
+                    proposal.sent_in = None;
+                    queue.insert(proposal.caller.as_ref(), *number);
+                }
+            } else if cancelled
+                .get(number)
+                .is_some_and(|proposal| proposal.sent_in == term)
+            {
+                cancelled.remove(number);
             }
         }
-        again
+        drop(table);
+        self.queued.notify_one();
     }
 
-    /// Answers the proposals of a batch that the leader declined and did not append. `numbers` are the proposals of the batch.
-    pub fn decline(&self, numbers: &[u64], declined: &Declined) {
+    /// Answers the proposals of a batch that the leader of `term` declined and did not append. `numbers` are the proposals of the batch.
+    pub fn decline(&self, term: u64, numbers: &[u64], declined: &Declined) {
         for position in &declined.places {
             // A faulty leader may name positions beyond the batch; no proposal waits for those.
             let Some(number) = numbers.get(*position as usize) else {
                 continue;
             };
-            if let Some(proposal) = self.take(*number) {
+            if let Some(proposal) = self.take(*number, Some(term)) {
                 // The send fails if the caller is gone, which is no error.
                 let unavailable = match declined.read_only {
                     true => Unavailable::read_only(&declined.reason),
@@ -233,7 +275,7 @@ impl PendingProposals {
 
     /// Answers a proposal that was applied.
     pub fn complete(&self, number: u64, applied: Applied, applying: Applying) {
-        if let Some(proposal) = self.take(number) {
+        if let Some(proposal) = self.take(number, None) {
             proposal.permit.record_applied();
             let stamps = Stamps {
                 sent: proposal.sent_at.unwrap_or(applying.began),
@@ -247,29 +289,40 @@ impl PendingProposals {
         }
     }
 
-    /// Removes a proposal whose outcome is known, and returns it. If it was cancelled, returns its permit instead.
-    fn take(&self, number: u64) -> Option<PendingProposal> {
+    /// Removes a proposal whose outcome is known, and returns it. If it was cancelled, returns its permit instead. An outcome in `term` is none
+    /// for a proposal that was sent in a later term meanwhile.
+    fn take(&self, number: u64, term: Option<u64>) -> Option<PendingProposal> {
         let mut table = self.table.lock();
-        let proposal = table.pending.remove(&number);
-        if proposal.is_none() {
-            table.cancelled.remove(&number);
+        let Some(proposal) = table.pending.get(&number) else {
+            let is_of_term = |proposal: &Cancelled| term.is_none_or(|term| proposal.sent_in == term);
+            if table.cancelled.get(&number).is_some_and(is_of_term) {
+                table.cancelled.remove(&number);
+            }
+            return None;
+        };
+        if term.is_some() && proposal.sent_in != term {
+            return None;
         }
-        proposal
+        let proposal = table.pending.remove(&number)?;
+        if proposal.sent_in.is_none() {
+            table.queue.remove(proposal.caller.as_ref(), number);
+        }
+        Some(proposal)
     }
 
-    /// Records that an entry of `term` was applied, so that the pending proposals of earlier terms never will be. Returns those, in order, to be sent
-    /// again.
-    pub fn term_began(&self, term: u64) -> Vec<(u64, Bytes)> {
+    /// Records that an entry of `term` was applied, so that the pending proposals of earlier terms never will be. Queues those again.
+    pub fn term_began(&self, term: u64) {
         let mut table = self.table.lock();
         table.cancelled.retain(|_, proposal| proposal.sent_in >= term);
-        let mut again = Vec::new();
-        for (number, proposal) in &mut table.pending {
+        let Table { pending, queue, .. } = &mut *table;
+        for (number, proposal) in pending {
             if proposal.sent_in.is_some_and(|sent| sent < term) {
                 proposal.sent_in = None;
-                again.push((*number, proposal.envelope.clone()));
+                queue.insert(proposal.caller.as_ref(), *number);
             }
         }
-        again
+        drop(table);
+        self.queued.notify_one();
     }
 
     /// Answers all sent proposals with an unknown outcome, because a snapshot has replaced the state, and may or may not contain them.
@@ -300,6 +353,7 @@ impl PendingProposals {
         let mut table = self.table.lock();
         let proposal = table.pending.remove(&number)?;
         let Some(sent_in) = proposal.sent_in else {
+            table.queue.remove(proposal.caller.as_ref(), number);
             return Some(false);
         };
         let at = Instant::now();
@@ -324,6 +378,7 @@ impl PendingProposals {
             let mut table = self.table.lock();
             table.stopped = true;
             table.cancelled.clear();
+            table.queue = FairQueue::default();
             std::mem::take(&mut table.pending)
         };
         for proposal in pending.into_values() {
@@ -347,6 +402,11 @@ mod tests {
     use super::*;
     use crate::admission::{Admission, AdmissionConfig};
 
+    const ROOM: BatchRoom = BatchRoom {
+        commands: 100,
+        bytes: 1000,
+    };
+
     fn place(admission: &Arc<Admission>) -> AdmissionPermit {
         let session = SessionId(1);
         let request = Request::anonymous(Command::CloseSession { session });
@@ -354,11 +414,28 @@ mod tests {
     }
 
     fn enter(pending: &PendingProposals) -> (u64, oneshot::Receiver<Answered>) {
+        enter_of(pending, 1, 1)
+    }
+
+    /// Queues a proposal of the session `caller`, of this size.
+    fn enter_of(pending: &PendingProposals, caller: u64, bytes: usize) -> (u64, oneshot::Receiver<Answered>) {
         let permit = place(&Arc::new(Admission::new(AdmissionConfig::default())));
-        let (number, _, rx) = pending
-            .enter(permit, None, |number| Bytes::from(number.to_string()))
-            .unwrap();
-        (number, rx)
+        let caller = Some(Caller::Session(SessionId(caller)));
+        let encode = |_| Bytes::from(vec![0; bytes]);
+        pending.enter(caller, permit, None, encode).unwrap()
+    }
+
+    fn take(pending: &PendingProposals, term: u64, commands: usize) -> Vec<u64> {
+        pending.take_batch(term, BatchRoom { commands, ..ROOM }).numbers
+    }
+
+    fn applied() -> (Applied, Applying) {
+        let applied = Applied {
+            zxid: Zxid(1),
+            outcome: Ok(Reply::SessionClosed),
+        };
+        let (began, ended) = (Instant::now(), Instant::now());
+        (applied, Applying { began, ended })
     }
 
     #[tokio::test(start_paused = true)]
@@ -366,38 +443,26 @@ mod tests {
         let admission = Arc::new(Admission::new(AdmissionConfig::default()));
         let pending = PendingProposals::default();
         let enter = || {
-            let encode = |number: u64| Bytes::from(number.to_string());
-            pending.enter(place(&admission), None, encode).unwrap().0
+            let (number, _) = pending
+                .enter(None, place(&admission), None, |_| Bytes::new())
+                .unwrap();
+            number
         };
         let numbers: Vec<u64> = (0..5).map(|_| enter()).collect();
-        pending.mark_sent(
-            1,
-            &mut numbers[..4]
-                .iter()
-                .map(|number| (*number, Bytes::new()))
-                .collect(),
-        );
+        assert_eq!(take(&pending, 1, 4), numbers[..4]);
         for number in &numbers {
             pending.cancel(*number);
         }
         assert_eq!(admission.counts().kept, 4, "the last one was never sent");
-        pending.complete(
-            numbers[0],
-            Applied {
-                zxid: Zxid(1),
-                outcome: Ok(Reply::SessionClosed),
-            },
-            Applying {
-                began: Instant::now(),
-                ended: Instant::now(),
-            },
-        );
+        let (outcome, applying) = applied();
+        pending.complete(numbers[0], outcome, applying);
         assert_eq!(admission.counts().kept, 3, "it was applied");
-        assert!(pending.mark_unsent(&numbers[1..2]).is_empty());
+        pending.mark_unsent(1, &numbers[1..2]);
+        assert_eq!(take(&pending, 1, 1), [0; 0]);
         assert_eq!(admission.counts().kept, 2, "it was refused");
         tokio::time::advance(LINGER * 2).await;
         let last = enter();
-        pending.mark_sent(1, &mut vec![(last, Bytes::new())]);
+        assert_eq!(take(&pending, 1, 1), [last]);
         pending.cancel(last);
         assert_eq!(admission.counts().kept, 1, "the outcome of the others is unknown");
         pending.term_began(2);
@@ -408,27 +473,52 @@ mod tests {
         );
     }
 
-    fn numbers(pending: Vec<(u64, Bytes)>) -> Vec<u64> {
-        pending.into_iter().map(|(number, _)| number).collect()
-    }
-
     #[test]
     fn calls_of_earlier_terms_alone_are_retried() {
         let pending = PendingProposals::default();
         let (a, _ra) = enter(&pending);
         let (b, _rb) = enter(&pending);
+        assert_eq!(take(&pending, 1, 1), [a]);
+        assert_eq!(take(&pending, 2, 1), [b]);
+        pending.term_began(2);
+        assert_eq!(take(&pending, 2, 9), [a]);
+        pending.term_began(2);
+        assert_eq!(take(&pending, 2, 9), [0; 0], "it is in transit again");
         let (c, _rc) = enter(&pending);
-        pending.mark_sent(1, &mut vec![(a, Bytes::new())]);
-        pending.mark_sent(2, &mut vec![(b, Bytes::new())]);
-        assert_eq!(numbers(pending.term_began(2)), vec![a]);
-        assert_eq!(
-            numbers(pending.term_began(2)),
-            Vec::<u64>::new(),
-            "the proposal is in the queue again"
-        );
         assert_eq!(pending.cancel(b), Some(true), "it may be in the log");
         assert_eq!(pending.cancel(c), Some(false), "it was never sent");
         assert_eq!(pending.cancel(c), None);
+    }
+
+    #[test]
+    fn retried_proposals_of_a_caller_go_before_its_later_ones() {
+        let pending = PendingProposals::default();
+        let numbers: Vec<u64> = (0..4).map(|_| enter(&pending).0).collect();
+        assert_eq!(take(&pending, 1, 3), numbers[..3]);
+        pending.term_began(2);
+        assert_eq!(take(&pending, 2, 2), numbers[..2]);
+        pending.mark_unsent(2, &numbers[..2]);
+        assert_eq!(take(&pending, 2, 9), numbers);
+    }
+
+    #[test]
+    fn late_outcome_of_an_earlier_term_is_ignored() {
+        let pending = PendingProposals::default();
+        let (a, mut ra) = enter(&pending);
+        assert_eq!(take(&pending, 1, 1), [a]);
+        pending.term_began(2);
+        assert_eq!(take(&pending, 2, 1), [a]);
+        pending.mark_unsent(1, &[a]);
+        assert_eq!(take(&pending, 2, 1), [0; 0], "it may be in the log of term 2");
+        let declined = Declined {
+            places: vec![0],
+            ..Declined::default()
+        };
+        pending.decline(1, &[a], &declined);
+        assert!(ra.try_recv().is_err());
+        pending.decline(2, &[a], &declined);
+        let unavailable = ra.try_recv().unwrap().result;
+        assert!(matches!(unavailable, Err(ProposeError::Unavailable(_))));
     }
 
     #[test]
@@ -437,9 +527,28 @@ mod tests {
         let (a, _ra) = enter(&pending);
         let (b, _rb) = enter(&pending);
         pending.cancel(a);
-        let mut queue = vec![(a, Bytes::new()), (b, Bytes::new())];
-        pending.mark_sent(1, &mut queue);
-        assert_eq!(numbers(queue), vec![b]);
+        assert_eq!(take(&pending, 1, 9), [b]);
+    }
+
+    #[test]
+    fn batch_fits_into_the_room_unless_a_single_proposal_does_not() {
+        let pending = PendingProposals::default();
+        for bytes in [400, 600, 1, 2000, 1] {
+            drop(enter_of(&pending, 1, bytes));
+        }
+        let lengths: Vec<(usize, bool)> = (0..4)
+            .map(|_| pending.take_batch(1, ROOM))
+            .map(|batch| (batch.numbers.len(), batch.has_more))
+            .collect();
+        assert_eq!(lengths, [(2, true), (1, true), (1, true), (1, false)]);
+    }
+
+    #[test]
+    fn batch_has_one_proposal_of_each_caller_in_turn() {
+        let pending = PendingProposals::default();
+        let numbers = |caller| -> Vec<u64> { (0..3).map(|_| enter_of(&pending, caller, 1).0).collect() };
+        let (a, b) = (numbers(1), numbers(2));
+        assert_eq!(take(&pending, 1, 4), [a[0], b[0], a[1], b[1]]);
     }
 
     #[tokio::test]
@@ -447,13 +556,14 @@ mod tests {
         let pending = PendingProposals::default();
         let (a, ra) = enter(&pending);
         let (_b, rb) = enter(&pending);
-        pending.mark_sent(1, &mut vec![(a, Bytes::new())]);
+        assert_eq!(take(&pending, 1, 1), [a]);
         pending.stop();
         let unknown = ra.await.unwrap().result;
         assert!(matches!(unknown, Err(ProposeError::OutcomeUnknown(_))));
         let unavailable = rb.await.unwrap().result;
         assert!(matches!(unavailable, Err(ProposeError::Unavailable(_))));
+        assert_eq!(take(&pending, 1, 1), [0; 0]);
         let permit = place(&Arc::new(Admission::new(AdmissionConfig::default())));
-        assert!(pending.enter(permit, None, |_| Bytes::new()).is_err());
+        assert!(pending.enter(None, permit, None, |_| Bytes::new()).is_err());
     }
 }

@@ -8,22 +8,44 @@ use tokio::time::Instant;
 
 use crate::messages::{Declined, ForwardedTrace, HeartbeatsTaken, NotLeader, SeenMoment, Touched};
 
+/// Room for proposals in transit to the leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchRoom {
+    /// Maximum number of commands.
+    pub commands: usize,
+    /// Maximum size of the commands in bytes. The first command of a batch may be larger.
+    pub bytes: usize,
+}
+
+/// Proposals of this node that are sent to the leader together.
+#[derive(Debug, Default)]
+pub struct ProposalBatch {
+    /// Numbers of the proposals.
+    pub numbers: Vec<u64>,
+    /// Their commands.
+    pub envelopes: Vec<Bytes>,
+    /// Traces of those that are traced.
+    pub traces: Vec<ForwardedTrace>,
+    /// True if further proposals are queued.
+    pub has_more: bool,
+}
+
 /// Program that runs on a [`RaftNode`](crate::RaftNode). For replication, commands are bytes whose first byte
 /// is their version, and sessions are numbers.
 pub trait Application: Send + Sync {
-    /// Records that these proposals of this node are about to be sent in `term`. Removes those without a
-    /// waiting caller. Returns the traces of those that are traced.
-    fn mark_sent(&self, term: u64, proposals: &mut Vec<(u64, Bytes)>) -> Vec<ForwardedTrace>;
+    /// Takes the next queued proposals of this node, as many as there is room for, and records that they are about to be sent
+    /// in `term`.
+    fn take_batch(&self, term: u64, room: BatchRoom) -> ProposalBatch;
 
     /// Records that this node, as the leader, has applied a batch of another node, which it received at
     /// `received`. These of its commands are traced.
     fn led(&self, traces: &[ForwardedTrace], received: Instant);
 
-    /// Records that the leader has declined some of these proposals. The others are applied.
-    fn settle(&self, numbers: &[u64], declined: &Declined);
+    /// Records that the leader of `term` has declined some of these proposals. The others are applied.
+    fn settle(&self, term: u64, numbers: &[u64], declined: &Declined);
 
-    /// Queues these proposals again, which certainly had no effect.
-    fn retry(&self, numbers: &[u64]);
+    /// Queues these proposals again, which were sent in `term` and certainly had no effect.
+    fn retry(&self, term: u64, numbers: &[u64]);
 
     /// Queues proposals again that were sent in a term that has ended, and that were not applied.
     fn retry_lost(&self);

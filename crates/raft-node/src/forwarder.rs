@@ -1,8 +1,8 @@
-//! Forwards proposals of this node to the leader: pending proposals are sent in one batch, bound to the
-//! leader's term. Proposals that were rejected, or lost with a leader, return to the queue and are sent to
-//! the next leader before all later ones, so pipelined requests of one connection are applied in order.
+//! Forwards proposals of this node to the leader: takes the queued proposals in batches from the program, in
+//! the order that it decides, and sends each batch bound to the leader's term. Few commands are in transit at
+//! a time, because only those that are still queued can be overtaken. Proposals that were rejected, or lost
+//! with a leader, return to the queue.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::application::Application;
+use crate::application::{Application, BatchRoom, ProposalBatch};
 use crate::batcher::{MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, ProposalQueue};
 use crate::ids::NodeId;
 use crate::leader_view::LeaderView;
@@ -23,14 +23,28 @@ use crate::peers::wire::{PeerRequest, PeerResponse, TRACES_SINCE};
 use crate::peers::{PeerConnectionError, Peers, Purpose};
 use fault_injection::fail_step;
 
+/// Maximum of what is in transit to the leader: sent, and not answered yet. A caller's command waits for these and
+/// for one command of each other caller, however many another caller has queued.
+///
+/// With 512 clients on one node, half of the commands would shorten the p99 of a caller beside the worst floods
+/// from about 115 to 80 ms, but cost a quarter of the rate of writes (19,300 instead of 25,700 per second without a
+/// window). With 256 commands the rate is 24,900.
+const WINDOW: BatchRoom = BatchRoom {
+    commands: 256,
+    bytes: 512 * 1024,
+};
+
+const _: () = assert!(
+    WINDOW.commands <= MAX_ENTRY_COMMANDS && WINDOW.bytes <= MAX_ENTRY_BYTES,
+    "a batch fits into one entry"
+);
+
 /// Maximum number of batches in transit to a leader.
 const MAX_IN_FLIGHT: usize = 16;
 
 /// Pause before a rejected proposal is sent again. A rejection is quick, and the leader may have to regain its
 /// quorum.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-
-type NumberedCommand = (u64, Bytes);
 
 /// Dependencies of the task.
 pub struct Forwarder {
@@ -44,8 +58,8 @@ pub struct Forwarder {
     pub proposal_queue: ProposalQueue,
     /// Current leader.
     pub leader: watch::Receiver<LeaderView>,
-    /// New proposals, and those that return.
-    pub queue: mpsc::UnboundedReceiver<NumberedCommand>,
+    /// Notified when the program has queued proposals.
+    pub queued: Arc<Notify>,
     /// Maximum time for a batch before the connection to the leader is closed. Longer than an entry takes on
     /// a busy disk.
     pub timeout: Duration,
@@ -56,8 +70,9 @@ impl Forwarder {
     pub async fn run(self, stop: CancellationToken) {
         let task = ForwarderTask {
             dependencies: self,
-            waiting: BTreeMap::new(),
+            has_queued: false,
             in_flight: FuturesUnordered::new(),
+            in_transit: InTransit::default(),
             paused_until: None,
         };
         task.run(stop).await;
@@ -65,17 +80,17 @@ impl Forwarder {
 
     async fn send_to_own_batcher(
         &self,
-        term: u64,
-        numbers: Vec<u64>,
+        batch: SentBatch,
         envelopes: Vec<Bytes>,
-    ) -> BoxFuture<'static, ForwardOutcome> {
-        let outcome = self.proposal_queue.enqueue(term, envelopes).await;
+    ) -> BoxFuture<'static, (SentBatch, ForwardOutcome)> {
+        let outcome = self.proposal_queue.enqueue(batch.term, envelopes).await;
         async move {
-            match outcome.await {
-                Ok(Ok(declined)) => ForwardOutcome::Settled(numbers, declined),
-                Ok(Err(_)) => ForwardOutcome::Refused(numbers),
+            let outcome = match outcome.await {
+                Ok(Ok(declined)) => ForwardOutcome::Settled(declined),
+                Ok(Err(_)) => ForwardOutcome::Refused,
                 Err(_) => ForwardOutcome::InDoubt,
-            }
+            };
+            (batch, outcome)
         }
         .boxed()
     }
@@ -83,13 +98,13 @@ impl Forwarder {
     async fn send_to_peer(
         &self,
         leader: NodeId,
-        term: u64,
-        numbers: Vec<u64>,
+        batch: SentBatch,
         envelopes: Vec<Bytes>,
         traces: Vec<ForwardedTrace>,
-    ) -> BoxFuture<'static, ForwardOutcome> {
+    ) -> BoxFuture<'static, (SentBatch, ForwardOutcome)> {
         let connection = self.peers.connection(leader, Purpose::Traffic);
         let timeout = self.timeout;
+        let term = batch.term;
         let version = self.peers.registry().wire_version_with(leader);
         let request = match traces.is_empty() || version.is_none_or(|version| version < TRACES_SINCE) {
             true => PeerRequest::Forward { term, envelopes },
@@ -105,12 +120,13 @@ impl Forwarder {
                 Ok(answer) => connection.answer(answer, timeout).await,
                 Err(error) => Err(error),
             };
-            match answer {
-                Ok(PeerResponse::Forward(Ok(declined))) => ForwardOutcome::Settled(numbers, declined),
-                Ok(PeerResponse::Forward(Err(_))) => ForwardOutcome::Refused(numbers),
-                Err(PeerConnectionError::NotSent(_)) => ForwardOutcome::Refused(numbers),
+            let outcome = match answer {
+                Ok(PeerResponse::Forward(Ok(declined))) => ForwardOutcome::Settled(declined),
+                Ok(PeerResponse::Forward(Err(_))) => ForwardOutcome::Refused,
+                Err(PeerConnectionError::NotSent(_)) => ForwardOutcome::Refused,
                 Ok(_) | Err(PeerConnectionError::NoAnswer(_)) => ForwardOutcome::InDoubt,
-            }
+            };
+            (batch, outcome)
         }
         .boxed()
     }
@@ -120,48 +136,105 @@ impl Forwarder {
 /// one batch, it also takes the outcomes of batches, and notices a new leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// No leader is known, or as many batches as may be are in transit: new proposals stay queued.
+    /// No leader is known, or as much as may be is in transit: new proposals stay queued.
     Blocked,
     /// A batch was not applied: new proposals stay queued until this time.
     Paused(Instant),
     /// All proposals are sent: the next one is sent when it comes.
     Idle,
-    /// The first waiting proposals are sent to the leader of a term.
-    Sending { leader: NodeId, term: u64 },
+    /// The next queued proposals are sent to the leader of a term.
+    Sending {
+        leader: NodeId,
+        term: u64,
+        room: BatchRoom,
+    },
 }
 
 impl State {
-    fn of(view: LeaderView, paused_until: Option<Instant>, in_flight: usize, has_waiting: bool) -> Self {
-        match (view.leader, paused_until) {
-            (_, Some(until)) => Self::Paused(until),
-            (Some(_), None) if in_flight >= MAX_IN_FLIGHT => Self::Blocked,
-            (Some(leader), None) if has_waiting => Self::Sending {
+    fn of(view: LeaderView, paused_until: Option<Instant>, in_transit: &InTransit, has_queued: bool) -> Self {
+        match (view.leader, paused_until, in_transit.room(view.term)) {
+            (_, Some(until), _) => Self::Paused(until),
+            (None, None, _) | (_, None, None) => Self::Blocked,
+            (Some(leader), None, Some(room)) if has_queued => Self::Sending {
                 leader,
                 term: view.term,
+                room,
             },
-            (Some(_), None) => Self::Idle,
-            (None, None) => Self::Blocked,
+            (Some(_), None, Some(_)) => Self::Idle,
         }
     }
+}
+
+/// Amount that is in transit to the leader of a term. Batches to an earlier leader may stay without an answer for long, and
+/// do not count.
+#[derive(Debug, Default)]
+struct InTransit {
+    term: u64,
+    batches: usize,
+    commands: usize,
+    bytes: usize,
+}
+
+impl InTransit {
+    /// Returns the room for the next batch in a term, or `None` if nothing may be sent.
+    fn room(&self, term: u64) -> Option<BatchRoom> {
+        if self.term != term {
+            return Some(WINDOW);
+        }
+        let room = BatchRoom {
+            commands: WINDOW.commands.saturating_sub(self.commands),
+            bytes: WINDOW.bytes.saturating_sub(self.bytes),
+        };
+        let has_room = self.batches < MAX_IN_FLIGHT && room.commands > 0 && room.bytes > 0;
+        has_room.then_some(room)
+    }
+
+    fn sent(&mut self, batch: &SentBatch) {
+        if self.term != batch.term {
+            *self = Self {
+                term: batch.term,
+                ..Self::default()
+            };
+        }
+        self.batches += 1;
+        self.commands += batch.numbers.len();
+        self.bytes += batch.bytes;
+    }
+
+    fn ended(&mut self, batch: &SentBatch) {
+        if self.term == batch.term {
+            self.batches -= 1;
+            self.commands -= batch.numbers.len();
+            self.bytes -= batch.bytes;
+        }
+    }
+}
+
+/// Batch in transit.
+struct SentBatch {
+    term: u64,
+    numbers: Vec<u64>,
+    bytes: usize,
 }
 
 /// Outcome of a batch.
 enum ForwardOutcome {
     /// Applied, except for the proposals that the leader declined. The apply loop reports the outcome of each
     /// of the others.
-    Settled(Vec<u64>, Declined),
+    Settled(Declined),
     /// Certainly not proposed.
-    Refused(Vec<u64>),
+    Refused,
     /// Possibly proposed.
     InDoubt,
 }
 
 struct ForwarderTask {
     dependencies: Forwarder,
-    /// Proposals to send, the oldest first. Those that returned have smaller numbers than new ones.
-    waiting: BTreeMap<u64, Bytes>,
-    /// Batches in transit.
-    in_flight: FuturesUnordered<BoxFuture<'static, ForwardOutcome>>,
+    /// False if the last batch took all queued proposals, and no notice of another one has arrived.
+    has_queued: bool,
+    /// Batches in transit, also those to earlier leaders.
+    in_flight: FuturesUnordered<BoxFuture<'static, (SentBatch, ForwardOutcome)>>,
+    in_transit: InTransit,
     paused_until: Option<Instant>,
 }
 
@@ -169,18 +242,15 @@ impl ForwarderTask {
     async fn run(mut self, stop: CancellationToken) {
         loop {
             let state = self.state();
-            if let State::Sending { leader, term } = state {
-                self.send_batch(leader, term).await;
+            if let State::Sending { leader, term, room } = state {
+                self.send_batch(leader, term, room).await;
                 continue;
             }
-            let Forwarder { leader, queue, .. } = &mut self.dependencies;
+            let Forwarder { leader, queued, .. } = &mut self.dependencies;
             tokio::select! {
-                proposal = queue.recv(), if state == State::Idle => match proposal {
-                    Some((number, envelope)) => drop(self.waiting.insert(number, envelope)),
-                    None => return,
-                },
+                () = queued.notified(), if state == State::Idle => self.has_queued = true,
                 () = pause(state) => self.paused_until = None,
-                Some(outcome) = self.in_flight.next() => self.take_outcome(outcome),
+                Some((batch, outcome)) = self.in_flight.next() => self.take_outcome(batch, outcome),
                 changed = leader.changed() => match changed {
                     Ok(()) => {}
                     Err(_) => return,
@@ -192,52 +262,54 @@ impl ForwarderTask {
 
     fn state(&mut self) -> State {
         let view = *self.dependencies.leader.borrow_and_update();
-        State::of(
-            view,
-            self.paused_until,
-            self.in_flight.len(),
-            !self.waiting.is_empty(),
-        )
+        State::of(view, self.paused_until, &self.in_transit, self.has_queued)
     }
 
     /// Reports the outcome of a batch. Proposals that were not applied return to the queue.
-    fn take_outcome(&mut self, outcome: ForwardOutcome) {
+    fn take_outcome(&mut self, batch: SentBatch, outcome: ForwardOutcome) {
+        self.in_transit.ended(&batch);
+        let SentBatch { term, numbers, .. } = batch;
         let application = &self.dependencies.application;
         match outcome {
-            ForwardOutcome::Settled(numbers, declined) => {
-                application.settle(&numbers, &declined);
+            ForwardOutcome::Settled(declined) => {
+                application.settle(term, &numbers, &declined);
                 return;
             }
-            ForwardOutcome::Refused(numbers) => application.retry(&numbers),
+            ForwardOutcome::Refused => application.retry(term, &numbers),
             // If the term has already ended on this node, no later event returns these proposals to the queue.
             ForwardOutcome::InDoubt => application.retry_lost(),
         }
         self.paused_until = Some(Instant::now() + RETRY_PAUSE);
     }
 
-    /// Sends the first proposals. The batch takes its place in the leader's queue here, in order; outcomes may
+    /// Sends the next queued proposals. The batch takes its place in the leader's queue here, in order; outcomes may
     /// arrive in any order.
-    async fn send_batch(&mut self, leader: NodeId, term: u64) {
+    async fn send_batch(&mut self, leader: NodeId, term: u64, room: BatchRoom) {
         // Lets other tasks queue their proposals first: larger batches mean fewer messages, entries and syncs.
         tokio::task::yield_now().await;
-        while let Ok((number, envelope)) = self.dependencies.queue.try_recv() {
-            self.waiting.insert(number, envelope);
-        }
-        let mut proposals = take_batch(&mut self.waiting);
-        let traces = self.dependencies.application.mark_sent(term, &mut proposals);
-        if proposals.is_empty() {
+        let forwarder = &self.dependencies;
+        // The batch takes the proposals of this notice, too.
+        let _ = forwarder.queued.notified().now_or_never();
+        let ProposalBatch {
+            numbers,
+            envelopes,
+            traces,
+            has_more,
+        } = forwarder.application.take_batch(term, room);
+        self.has_queued = has_more;
+        if numbers.is_empty() {
             return;
         }
         fail_step!(async "submit::before_send");
-        let (numbers, envelopes) = proposals.into_iter().unzip();
-        let forwarder = &self.dependencies;
+        let batch = SentBatch {
+            term,
+            numbers,
+            bytes: envelopes.iter().map(Bytes::len).sum(),
+        };
+        self.in_transit.sent(&batch);
         let outcome = match leader == forwarder.node {
-            true => forwarder.send_to_own_batcher(term, numbers, envelopes).await,
-            false => {
-                forwarder
-                    .send_to_peer(leader, term, numbers, envelopes, traces)
-                    .await
-            }
+            true => forwarder.send_to_own_batcher(batch, envelopes).await,
+            false => forwarder.send_to_peer(leader, batch, envelopes, traces).await,
         };
         self.in_flight.push(outcome);
     }
@@ -251,76 +323,80 @@ async fn pause(state: State) {
     }
 }
 
-/// Takes the first pending proposals, as many as fit into one entry.
-fn take_batch(waiting: &mut BTreeMap<u64, Bytes>) -> Vec<NumberedCommand> {
-    let mut bytes = 0;
-    let mut proposals = Vec::with_capacity(waiting.len().min(MAX_ENTRY_COMMANDS));
-    while proposals.len() < MAX_ENTRY_COMMANDS
-        && let Some(first) = waiting.first_entry()
-        && (proposals.is_empty() || bytes + first.get().len() <= MAX_ENTRY_BYTES)
-    {
-        bytes += first.get().len();
-        proposals.push(first.remove_entry());
-    }
-    proposals
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn batch(term: u64, commands: usize, bytes: usize) -> SentBatch {
+        let numbers = vec![0; commands];
+        SentBatch { term, numbers, bytes }
+    }
+
+    fn in_transit(batches: &[SentBatch]) -> InTransit {
+        let mut in_transit = InTransit::default();
+        batches.iter().for_each(|batch| in_transit.sent(batch));
+        in_transit
+    }
 
     #[test]
     fn proposals_are_sent_to_a_known_leader_unless_paused_or_full() {
         let view = |leader| LeaderView { term: 7, leader };
         let until = Instant::now();
-        for (leader, paused_until, in_flight, has_waiting, expected) in [
-            (Some(2), None, 0, false, State::Idle),
+        let sending = |commands, bytes| State::Sending {
+            leader: 2,
+            term: 7,
+            room: BatchRoom { commands, bytes },
+        };
+        let BatchRoom { commands, bytes } = WINDOW;
+        let one_by_one = |batches| std::iter::repeat_with(|| batch(7, 1, 1)).take(batches).collect();
+        let cases: [(_, _, Vec<SentBatch>, _, _); 11] = [
+            (Some(2), None, vec![], false, State::Idle),
+            (Some(2), None, vec![], true, sending(commands, bytes)),
             (
                 Some(2),
                 None,
-                MAX_IN_FLIGHT - 1,
+                vec![batch(7, 3, 5)],
                 true,
-                State::Sending { leader: 2, term: 7 },
+                sending(commands - 3, bytes - 5),
             ),
-            (Some(2), None, MAX_IN_FLIGHT, true, State::Blocked),
-            (Some(2), None, MAX_IN_FLIGHT, false, State::Blocked),
-            (Some(2), Some(until), 0, true, State::Paused(until)),
-            (None, Some(until), 0, true, State::Paused(until)),
-            (None, None, 0, true, State::Blocked),
-        ] {
-            let state = State::of(view(leader), paused_until, in_flight, has_waiting);
+            (Some(2), None, vec![batch(7, commands, 1)], true, State::Blocked),
+            (Some(2), None, vec![batch(7, 1, bytes + 1)], true, State::Blocked),
+            (Some(2), None, one_by_one(MAX_IN_FLIGHT), true, State::Blocked),
+            (Some(2), None, one_by_one(MAX_IN_FLIGHT), false, State::Blocked),
+            // What was sent to an earlier leader takes no room.
+            (
+                Some(2),
+                None,
+                vec![batch(6, commands, bytes)],
+                true,
+                sending(commands, bytes),
+            ),
+            (Some(2), Some(until), vec![], true, State::Paused(until)),
+            (None, Some(until), vec![], true, State::Paused(until)),
+            (None, None, vec![], true, State::Blocked),
+        ];
+        for (leader, paused_until, batches, has_queued, expected) in cases {
+            let in_transit = in_transit(&batches);
+            let state = State::of(view(leader), paused_until, &in_transit, has_queued);
             assert_eq!(
                 state, expected,
-                "{leader:?} {paused_until:?} {in_flight} {has_waiting}"
+                "{leader:?} {paused_until:?} {in_transit:?} {has_queued}"
             );
         }
     }
 
     #[test]
-    fn returned_calls_are_sent_before_later_ones() {
-        let mut waiting = BTreeMap::new();
-        for number in [3, 4, 1, 2] {
-            waiting.insert(number, Bytes::from_static(b"x"));
-        }
-        let numbers = |proposals: Vec<NumberedCommand>| {
-            proposals
-                .into_iter()
-                .map(|(number, _)| number)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(numbers(take_batch(&mut waiting)), [1, 2, 3, 4]);
-        assert_eq!(numbers(take_batch(&mut waiting)), [0; 0]);
-    }
-
-    #[test]
-    fn batch_fits_into_an_entry_unless_a_single_proposal_does_not() {
-        let half = Bytes::from(vec![0; MAX_ENTRY_BYTES / 2]);
-        let large = Bytes::from(vec![0; MAX_ENTRY_BYTES + 1]);
-        let mut waiting = BTreeMap::from([(1, half.clone()), (2, half.clone()), (3, half), (4, large)]);
-        let sizes: Vec<usize> = (0..3).map(|_| take_batch(&mut waiting).len()).collect();
-        assert_eq!(sizes, [2, 1, 1]);
-        waiting.extend((0..=MAX_ENTRY_COMMANDS as u64).map(|number| (number, Bytes::new())));
-        assert_eq!(take_batch(&mut waiting).len(), MAX_ENTRY_COMMANDS);
-        assert_eq!(take_batch(&mut waiting).len(), 1);
+    fn outcome_of_an_earlier_term_gives_no_room() {
+        let (earlier, first, second) = (batch(6, 10, 10), batch(7, 20, 20), batch(7, 30, 30));
+        let mut in_transit = in_transit(&[]);
+        in_transit.sent(&earlier);
+        in_transit.sent(&first);
+        in_transit.sent(&second);
+        in_transit.ended(&earlier);
+        in_transit.ended(&first);
+        assert_eq!(
+            (in_transit.batches, in_transit.commands, in_transit.bytes),
+            (1, 30, 30)
+        );
     }
 }

@@ -9,10 +9,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use raft_log::RealDisk;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::application::Application;
+use crate::application::{Application, BatchRoom, ProposalBatch};
 use crate::audit::StateDigest;
 use crate::codec::BadBytes;
 use crate::config::RaftNodeConfig;
@@ -74,15 +73,15 @@ impl ReplicatedState for Idle {
 const REFUSED: NotLeader = NotLeader { leader: None };
 
 impl Application for Idle {
-    fn mark_sent(&self, _: u64, _: &mut Vec<(u64, Bytes)>) -> Vec<ForwardedTrace> {
-        Vec::new()
+    fn take_batch(&self, _: u64, _: BatchRoom) -> ProposalBatch {
+        ProposalBatch::default()
     }
 
     fn led(&self, _: &[ForwardedTrace], _: Instant) {}
 
-    fn settle(&self, _: &[u64], _: &Declined) {}
+    fn settle(&self, _: u64, _: &[u64], _: &Declined) {}
 
-    fn retry(&self, _: &[u64]) {}
+    fn retry(&self, _: u64, _: &[u64]) {}
 
     fn retry_lost(&self) {}
 
@@ -132,11 +131,11 @@ impl Application for Idle {
 pub async fn start(config: RaftNodeConfig, listener: TcpListener) -> RaftNode {
     let opened = OpenedStorage::open(config, Arc::new(RealDisk), |_, _, _, _| Ok(None));
     let opened = opened.await.expect("the directory can be opened");
-    let (state, (_, proposals)) = (Arc::new(Idle::default()), mpsc::unbounded_channel());
+    let state = Arc::new(Idle::default());
     let program = Program {
         application: state.clone(),
         state,
-        proposals,
+        queued: Arc::default(),
         commands: 1,
     };
     let started = opened.start(listener.into(), program);

@@ -1,18 +1,83 @@
-//! Names of callers, for resources of which one caller gets a share.
+//! Names of callers, for resources of which one caller gets a share, and for the queue in which callers take turns.
+
+use std::fmt;
+use std::net::IpAddr;
 
 use listener::client_network;
-use znode_store::{Identities, Identity, Principal};
+use znode_store::{Identities, Identity, Principal, Request, SessionId};
 
-/// Returns the key of a caller for shared resources: the proven identity, or else the address.
-pub fn shared_by(caller: &Identities) -> String {
-    match Principal::of(caller) {
-        Principal::Nobody => caller
-            .iter()
-            .find_map(|identity| match identity {
-                Identity::Ip(ip) => Some(client_network(*ip).to_string()),
+use super::Work;
+
+/// Caller, as it shares resources with others: the proven identity, or else the address.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Caller {
+    /// A principal that has proven its identity.
+    Principal(Principal),
+    /// A caller without an identity, from this address if it is known.
+    Network(Option<IpAddr>),
+    /// This node, which withdraws the lock requests of a session.
+    Session(SessionId),
+}
+
+impl Caller {
+    /// Returns the caller with these identities.
+    pub fn of(caller: &Identities) -> Self {
+        match Principal::of(caller) {
+            Principal::Nobody => Self::Network(caller.iter().find_map(|identity| match identity {
+                Identity::Ip(ip) => Some(client_network(*ip)),
                 _ => None,
-            })
-            .unwrap_or_default(),
-        principal => principal.to_string(),
+            })),
+            principal => Self::Principal(principal),
+        }
+    }
+
+    /// Returns the caller whose turn a request takes on the way to the leader, or `None` for the cluster's own work. What this node does for
+    /// the calls of a session takes turns like the calls themselves: their number is bounded, but high.
+    pub fn in_queue(request: &Request) -> Option<Self> {
+        match (Work::of(request), request.session) {
+            (Work::Own, None) => None,
+            (Work::Own, Some(session)) => Some(Self::Session(session)),
+            (Work::New | Work::Keep, _) => Some(Self::of(&request.caller)),
+        }
+    }
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Principal(principal) => principal.fmt(f),
+            Self::Network(Some(address)) => address.fmt(f),
+            Self::Network(None) => Ok(()),
+            Self::Session(session) => session.fmt(f),
+        }
+    }
+}
+
+/// Returns the key of a caller for shared resources.
+pub fn shared_by(caller: &Identities) -> String {
+    Caller::of(caller).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use znode_store::{AttemptId, Command, LockCommand, LockName, WithdrawCause};
+
+    use super::*;
+
+    #[test]
+    fn withdrawals_of_the_node_take_the_turns_of_their_session() {
+        let session = SessionId(7);
+        let own = Request::internal(Command::CloseSession { session });
+        assert_eq!(Caller::in_queue(&own), None);
+        let withdrawal = LockCommand::WithdrawMany {
+            holders: vec![(LockName::parse("a").unwrap(), "b".into())],
+            attempt: AttemptId(1),
+            cause: WithdrawCause::TimedOut,
+        };
+        let of_call = Request {
+            session: Some(session),
+            ..Request::internal(Command::Lock(withdrawal))
+        };
+        assert_eq!(Caller::in_queue(&of_call), Some(Caller::Session(session)));
     }
 }

@@ -2,11 +2,12 @@
 //! it is in flight any more.
 //!
 //! New work and work that keeps or releases something ([`Work`]) have separate permits, so locks can be released under any load. The number
-//! of permits follows the measured duration of proposals (`pace.rs`), below a fixed bound. When a leader is overloaded, all nodes admit
+//! of permits follows the rate at which proposals are applied (`pace.rs`), below a fixed bound. When a leader is overloaded, all nodes admit
 //! fewer proposals, and answer the admitted ones soon.
 //!
 //! When half of the permits of a kind are in use, the others are shared out: one caller (a principal, or the address of a caller without one)
-//! gets half of them, so that there are permits for others. Below that nobody needs to know whose permits are in use.
+//! gets half of them, so that there are permits for others. Below that nobody needs to know whose permits are in use. A caller with few permits
+//! gets one also while others have more than the limit, which may have fallen since.
 
 mod caller;
 mod openings;
@@ -21,7 +22,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use znode_store::{Identities, Request};
 
-pub use self::caller::shared_by;
+pub use self::caller::{Caller, shared_by};
 pub use self::openings::{OpeningBounds, TooFast};
 pub use self::work::Work;
 
@@ -40,6 +41,10 @@ pub const MAINTENANCE_PERMITS_PER_NEW: usize = 4;
 
 /// Time after which a rejected client should retry. The admitted proposals are complete by then.
 pub const BUSY_RETRY: Duration = Duration::from_secs(1);
+
+/// Number of permits that a caller gets also while more than the limit are in use: those that others took before the limit fell do not count
+/// against it.
+const FEW_PERMITS: usize = LEAST_OUTSTANDING / 4;
 
 /// Interval at which a caller that has its share of the permits, and waits, asks whether it gets another one. The permits are free again
 /// within milliseconds unless the node is overloaded.
@@ -93,6 +98,8 @@ pub struct AdmissionCounts {
 #[derive(Debug)]
 struct Usage {
     proposals: usize,
+    /// Those of them that were admitted while as many as the limit, or more, were in flight.
+    beyond_limit: usize,
     bytes: usize,
     refused: u64,
     /// Permits that were taken while half of all were in use, by caller.
@@ -103,6 +110,7 @@ impl Default for Usage {
     fn default() -> Self {
         Self {
             proposals: 0,
+            beyond_limit: 0,
             bytes: 0,
             refused: 0,
             // Each permit is taken below the current limit.
@@ -184,7 +192,7 @@ impl Admission {
     pub fn permit(self: &Arc<Self>, request: &Request) -> Result<AdmissionPermit, Busy> {
         let permit = self.permit_to_wait(request);
         if permit.is_err()
-            && let Some(usage) = self.state.lock().usage(Work::of(request))
+            && let Some(usage) = self.state.lock().usage_mut(Work::of(request))
         {
             usage.refused += 1;
         }
@@ -203,22 +211,20 @@ impl Admission {
         caller: &Identities,
     ) -> Result<AdmissionPermit, Busy> {
         let mut state = self.state.lock();
-        let has_room = state.has_room(work);
-        let limit = state.limit(work);
-        let mut share = None;
-        if let Some(usage) = state.usage(work) {
-            let is_admitted = has_room && {
-                if usage.proposals >= limit / 2 {
-                    share = usage.shares.take_below(shared_by(caller), 1, limit / 4);
-                }
-                usage.proposals < limit / 2 || share.is_some()
-            };
-            if !is_admitted {
+        let room = state.room(work);
+        let (mut share, is_beyond_limit) = (None, room == Room::BeyondLimit);
+        if let Some(usage) = state.usage_mut(work) {
+            let is_admitted = room.share().is_none_or(|most| {
+                share = usage.shares.take_below(shared_by(caller), 1, most);
+                share.is_some()
+            });
+            if !is_admitted || room == Room::None {
                 return Err(Busy {
                     outstanding: usage.proposals,
                 });
             }
             usage.proposals += 1;
+            usage.beyond_limit += usize::from(is_beyond_limit);
             usage.bytes += bytes;
         }
         drop(state);
@@ -227,25 +233,24 @@ impl Admission {
             admission,
             work,
             bytes,
-            since: Instant::now(),
+            is_beyond_limit,
             _share: share,
         })
     }
 
     /// Returns whether there is room for such work. A caller that rejects work for this reason alone counts it with [`Admission::refuse`].
     pub fn has_room(&self, work: Work) -> bool {
-        self.state.lock().has_room(work)
+        self.state.lock().room(work) != Room::None
     }
 
     /// Returns whether there is room for such work of this caller.
     pub fn has_room_for(&self, work: Work, caller: &Identities) -> bool {
-        let mut state = self.state.lock();
-        let has_room = state.has_room(work);
-        let limit = state.limit(work);
-        has_room
-            && state.usage(work).is_none_or(|usage| {
-                usage.proposals < limit / 2 || usage.shares.has_room_below(&shared_by(caller), limit / 4)
-            })
+        let state = self.state.lock();
+        let (room, usage) = (state.room(work), state.usage(work));
+        match (room.share(), usage) {
+            (Some(most), Some(usage)) => usage.shares.has_room_below(&shared_by(caller), most),
+            _ => room != Room::None,
+        }
     }
 
     /// Returns whether new work that has waited for `waited` can still complete in time. Half of the target duration is reserved for the
@@ -317,9 +322,41 @@ impl Admission {
     }
 }
 
+/// Room for one more proposal of a kind of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// For any caller.
+    Free,
+    /// For callers that have fewer scarce permits than this.
+    Scarce(usize),
+    /// For callers that have fewer than [`FEW_PERMITS`], because as many as the limit, or more, are in use.
+    BeyondLimit,
+    /// For none.
+    None,
+}
+
+impl Room {
+    /// Returns the number of scarce permits that a caller may have, if they are shared out.
+    fn share(self) -> Option<usize> {
+        match self {
+            Self::Free | Self::None => None,
+            Self::Scarce(most) => Some(most),
+            Self::BeyondLimit => Some(FEW_PERMITS),
+        }
+    }
+}
+
 impl State {
     /// Returns the counters of a kind of work, or `None` for the cluster's own work, which is not counted.
-    fn usage(&mut self, work: Work) -> Option<&mut Usage> {
+    fn usage(&self, work: Work) -> Option<&Usage> {
+        match work {
+            Work::New => Some(&self.new),
+            Work::Keep => Some(&self.keep),
+            Work::Own => None,
+        }
+    }
+
+    fn usage_mut(&mut self, work: Work) -> Option<&mut Usage> {
         match work {
             Work::New => Some(&mut self.new),
             Work::Keep => Some(&mut self.keep),
@@ -327,26 +364,30 @@ impl State {
         }
     }
 
-    /// Returns whether one more proposal of this kind is admitted. The last admitted one may exceed the bound of bytes: otherwise the largest
-    /// allowed request might never be admitted.
-    fn has_room(&self, work: Work) -> bool {
-        let usage = match work {
-            Work::New => &self.new,
-            Work::Keep => &self.keep,
-            Work::Own => return true,
+    /// Returns the room for one more proposal of this kind. The last admitted one may exceed the bound of bytes: otherwise the largest allowed
+    /// request might never be admitted. Beyond the limit half of it is admitted at most, so that proposals take little longer than the target.
+    fn room(&self, work: Work) -> Room {
+        let Some(usage) = self.usage(work) else {
+            return Room::Free;
         };
-        usage.proposals < self.limit(work) && usage.bytes < self.config.max_outstanding_bytes
-    }
-
-    /// Returns the current limit of a kind of work.
-    fn limit(&self, work: Work) -> usize {
-        match work {
-            Work::New => self.pace.limit(),
-            Work::Keep => self
-                .config
-                .max_outstanding
-                .saturating_mul(MAINTENANCE_PERMITS_PER_NEW),
-            Work::Own => usize::MAX,
+        let most = self.config.max_outstanding;
+        let (limit, most) = match work {
+            Work::New => (self.pace.limit(), most),
+            Work::Keep | Work::Own => {
+                let most = most.saturating_mul(MAINTENANCE_PERMITS_PER_NEW);
+                (most, most)
+            }
+        };
+        if usage.proposals >= most || usage.bytes >= self.config.max_outstanding_bytes {
+            Room::None
+        } else if usage.proposals < limit / 2 {
+            Room::Free
+        } else if usage.proposals < limit {
+            Room::Scarce(limit / 4)
+        } else if usage.beyond_limit < limit / 2 {
+            Room::BeyondLimit
+        } else {
+            Room::None
         }
     }
 }
@@ -357,28 +398,31 @@ pub struct AdmissionPermit {
     admission: Arc<Admission>,
     work: Work,
     bytes: usize,
-    since: Instant,
+    is_beyond_limit: bool,
     /// Part of the caller's share, if permits were scarce.
     _share: Option<Share>,
 }
 
 impl AdmissionPermit {
-    /// Records that the proposal was applied, and its duration, and returns the permit.
+    /// Records that the proposal was applied, and returns the permit.
     pub fn record_applied(self) {
-        let now = Instant::now();
-        let took = now.saturating_duration_since(self.since);
-        self.admission.state.lock().pace.record_applied(now, took);
+        if self.work == Work::New {
+            let mut state = self.admission.state.lock();
+            let others = state.new.proposals - 1;
+            state.pace.record_applied(Instant::now(), others);
+        }
     }
 }
 
 impl Drop for AdmissionPermit {
     fn drop(&mut self) {
         let mut state = self.admission.state.lock();
-        if let Some(usage) = state.usage(self.work) {
+        if let Some(usage) = state.usage_mut(self.work) {
             usage.proposals -= 1;
+            usage.beyond_limit -= usize::from(self.is_beyond_limit);
             usage.bytes -= self.bytes;
         }
-        let has_room = state.has_room(self.work);
+        let has_room = state.room(self.work) != Room::None;
         drop(state);
         if has_room && let Some(room) = self.admission.notify(self.work) {
             room.notify_one();

@@ -1,5 +1,6 @@
 //! Admission permits are taken and returned, each kind from its own share.
 
+use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -108,18 +109,49 @@ async fn those_who_wait_for_room_are_woken_even_if_others_do_not_use_theirs() {
 async fn a_slow_cluster_takes_less_in() {
     let most = 4 * LEAST_OUTSTANDING;
     let admission = admission(most, usize::MAX);
-    for _ in 0..200 {
-        let place = admission.permit(&new(0)).unwrap();
-        tokio::time::advance(Duration::from_millis(300)).await;
-        place.record_applied();
+    let take_all = || std::iter::from_fn(|| admission.permit(&new(0)).ok());
+    let mut in_flight: VecDeque<AdmissionPermit> = take_all().collect();
+    assert_eq!(in_flight.len(), most);
+    for _ in 0..2 * most {
+        tokio::time::advance(Duration::from_millis(3)).await;
+        in_flight.pop_front().unwrap().record_applied();
+        in_flight.extend(take_all());
     }
     assert_eq!(admission.counts().limit, LEAST_OUTSTANDING);
+    let beyond = in_flight.len() - LEAST_OUTSTANDING;
+    assert!(beyond <= LEAST_OUTSTANDING / 2, "{beyond} beyond the limit");
     for _ in 0..2_000 {
-        let place = admission.permit(&new(0)).unwrap();
-        tokio::time::advance(Duration::from_millis(10)).await;
-        place.record_applied();
+        tokio::time::advance(Duration::from_millis(1)).await;
+        drop(in_flight.pop_front());
+        admission.permit(&new(0)).unwrap().record_applied();
     }
     assert_eq!(admission.counts().limit, most);
+}
+
+#[tokio::test(start_paused = true)]
+async fn caller_with_few_permits_gets_one_while_others_exceed_the_limit() {
+    let most = 8 * LEAST_OUTSTANDING;
+    let admission = admission(most, usize::MAX);
+    let (flooder, other) = (new(0), new(0));
+    let take_all = |request: &Request| -> Vec<AdmissionPermit> {
+        std::iter::from_fn(|| admission.permit(request).ok()).collect()
+    };
+    let mut flood = take_all(&flooder);
+    while admission.counts().limit > LEAST_OUTSTANDING {
+        tokio::time::advance(Duration::from_millis(50)).await;
+        flood.pop().unwrap().record_applied();
+    }
+    assert!(
+        flood.len() > 2 * LEAST_OUTSTANDING,
+        "{} are in flight",
+        flood.len()
+    );
+    assert!(admission.permit(&flooder).is_err());
+    assert_eq!(take_all(&other).len(), FEW_PERMITS);
+    // All callers together get half of the limit.
+    let others: Vec<AdmissionPermit> = std::iter::from_fn(|| admission.permit(&new(0)).ok()).collect();
+    assert_eq!(others.len(), LEAST_OUTSTANDING / 2);
+    assert!(!admission.has_room(Work::New));
 }
 
 #[tokio::test]

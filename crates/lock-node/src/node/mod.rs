@@ -16,8 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use bytes::Bytes;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use znode_store::{
     Applied, Command, HolderId, Identities, LockName, Password, Refusal, Reply, Request, RequestId,
@@ -67,7 +66,6 @@ struct Inner {
     /// This node as a member of the cluster.
     raft: RaftNode,
     replica: Arc<Replica>,
-    queue: mpsc::UnboundedSender<(u64, Bytes)>,
     admission: Arc<Admission>,
     /// Step that a stopping node waits for.
     stops_at: Mutex<Option<&'static str>>,

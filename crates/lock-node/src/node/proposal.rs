@@ -10,7 +10,7 @@ use tokio::time::{Instant, Sleep};
 use znode_store::{Applied, Request};
 
 use super::Node;
-use crate::admission::AdmissionPermit;
+use crate::admission::{AdmissionPermit, Caller};
 use crate::command_label::CommandLabel;
 use crate::command_versions;
 use crate::envelope::Envelope;
@@ -60,12 +60,13 @@ impl SubmittedProposal {
         let span = traced
             .as_ref()
             .map(|(scope, span)| Box::new((scope.trace, *span)));
-        let (number, envelope, answer) = inner.replica.calls.enter(permit, span, |call| {
+        let caller = Caller::in_queue(&request);
+        let (number, answer) = inner.replica.calls.enter(caller, permit, span, |call| {
             let known = || inner.raft.commands_of_all();
             codec::encode(&Envelope::by_rules(inner.replica.origin, call, request, known)).into()
         })?;
         let timeout = inner.config.raft.propose_timeout;
-        let proposal = Self {
+        Ok(Self {
             node: node.clone(),
             number,
             answer,
@@ -75,11 +76,7 @@ impl SubmittedProposal {
             traced,
             is_over: false,
             timer: None,
-        };
-        match inner.queue.send((number, envelope)) {
-            Ok(()) => Ok(proposal),
-            Err(_) => Err(Unavailable::new("this node is stopping").into()),
-        }
+        })
     }
 
     /// Records the end of the proposal: counts it, logs it if it was slow, and traces it if it is traced.

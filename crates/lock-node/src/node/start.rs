@@ -11,7 +11,7 @@ use raft_log::sync::Mutex;
 use raft_log::{Disk, RealDisk};
 use raft_node::peers::stream::PeerListener;
 use raft_node::{OpenedStorage, Program, StartError};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use znode_store::{Applied, Request};
 
 use super::{Inner, Node, backup, random_u64};
@@ -104,7 +104,6 @@ impl Node {
             node: config.raft.node_id,
             boot: random_u64(),
         };
-        let (queue, proposals) = mpsc::unbounded_channel();
         let observers = ObserversConfig {
             watches: config.watches.clone(),
             events: config.events.clone(),
@@ -112,7 +111,7 @@ impl Node {
         };
         let observers = Observers::new(&observers, random_u64());
         let history = keeps_history.then(|| observers.journal.read_history());
-        let replica = Replica::new(origin, observers, queue.clone())
+        let replica = Replica::new(origin, observers)
             .with_counters(Arc::new(NodeCounters::new(&config.metrics)))
             .with_clock(storage.clock().clone())
             .with_tracing(config.tracing.clone());
@@ -128,7 +127,7 @@ impl Node {
                 replica: replica.clone(),
                 recorder,
             }),
-            proposals,
+            queued: replica.calls.queued().clone(),
             commands: COMMANDS_VERSION,
         };
         let raft = storage.start(listener, program).await?;
@@ -136,7 +135,6 @@ impl Node {
             inner: Arc::new(Inner {
                 raft,
                 replica,
-                queue,
                 admission: Arc::new(Admission::new(config.admission.clone())),
                 stops_at: Mutex::new(None),
                 backups: Arc::new(Semaphore::new(backup::BACKUPS_AT_ONCE)),

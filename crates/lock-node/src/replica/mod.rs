@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use fault_injection::planted::{self, Bug};
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 use znode_store::{
     Command, ContenderEnd, ContenderState, EntryContext, EntryWork, Event, Hold, HolderId, LockMode,
@@ -74,13 +72,11 @@ pub struct Replica {
     applied: AppliedPosition,
     /// Number of times that the state was replaced as a whole. Read it while the state is locked.
     generation: AtomicU64,
-    /// Proposals that were lost with their leader go back to the queue from which they came.
-    resubmit: mpsc::UnboundedSender<(u64, Bytes)>,
 }
 
 impl Replica {
-    /// An empty state. Lost proposals go to `resubmit`, which is unbounded because the calls are bounded.
-    pub fn new(origin: Origin, observers: Observers, resubmit: mpsc::UnboundedSender<(u64, Bytes)>) -> Self {
+    /// An empty state.
+    pub fn new(origin: Origin, observers: Observers) -> Self {
         Self {
             origin,
             store: RwLock::new(Store::new()),
@@ -95,7 +91,6 @@ impl Replica {
             states: States::default(),
             applied: AppliedPosition::default(),
             generation: AtomicU64::new(0),
-            resubmit,
         }
     }
 
@@ -164,17 +159,9 @@ impl Replica {
         }
     }
 
-    /// Queues proposals again that were not applied.
-    pub fn resubmit(&self, calls: Vec<(u64, Bytes)>) {
-        for call in calls {
-            // The queue is closed when the node stops, and then the calls are answered by `PendingProposals::stop`.
-            let _ = self.resubmit.send(call);
-        }
-    }
-
     /// Queues the proposals again that were sent in terms before the one applied last, and were not applied.
     pub fn resubmit_lost(&self) {
-        self.resubmit(self.calls.term_began(self.applied.get().term));
+        self.calls.term_began(self.applied.get().term);
     }
 
     fn advance(&self, at: LogPosition) {
@@ -473,6 +460,7 @@ mod warnings;
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use znode_store::{Acl, CreateMode, CreatePath, Identities, Op, Request, ZPath};
     use znode_watch::WatchKind;
 
@@ -481,24 +469,19 @@ mod tests {
     use crate::watch_connection::WatchConnection;
     use observers::ObserversConfig;
     use observers::notifier::WatchesLost;
+    use raft_node::application::BatchRoom;
     use raft_node::codec;
 
     const ORIGIN: Origin = Origin { node: 1, boot: 7 };
 
     struct Caller {
         replica: Arc<Replica>,
-        again: mpsc::UnboundedReceiver<(u64, Bytes)>,
     }
 
     fn caller() -> Caller {
-        let (resubmit, again) = mpsc::unbounded_channel();
+        let observers = Observers::new(&ObserversConfig::default(), 1);
         Caller {
-            replica: Arc::new(Replica::new(
-                ORIGIN,
-                Observers::new(&ObserversConfig::default(), 1),
-                resubmit,
-            )),
-            again,
+            replica: Arc::new(Replica::new(ORIGIN, observers)),
         }
     }
 
@@ -545,14 +528,23 @@ mod tests {
         ) {
             let request = create(text);
             let place = Arc::new(Admission::new(AdmissionConfig::default())).permit(&request);
-            let encode = |call| codec::encode(&Envelope::new(ORIGIN, call, request)).into();
-            self.replica.calls.enter(place.unwrap(), None, encode).unwrap()
+            let mut envelope = Bytes::new();
+            let encode = |call| {
+                envelope = codec::encode(&Envelope::new(ORIGIN, call, request)).into();
+                envelope.clone()
+            };
+            let calls = &self.replica.calls;
+            let (call, answer) = calls.enter(None, place.unwrap(), None, encode).unwrap();
+            (call, envelope, answer)
         }
 
-        fn sent(&self, term: u64, call: u64, envelope: &Bytes) {
-            self.replica
-                .calls
-                .mark_sent(term, &mut vec![(call, envelope.clone())]);
+        /// Sends the next queued call in a term, and returns its number.
+        fn send(&self, term: u64) -> Option<u64> {
+            let room = BatchRoom {
+                commands: 1,
+                bytes: 1,
+            };
+            self.replica.calls.take_batch(term, room).numbers.pop()
         }
 
         fn has(&self, text: &str) -> bool {
@@ -563,38 +555,34 @@ mod tests {
 
     #[tokio::test]
     async fn pending_proposal_is_resubmitted_in_the_next_term() {
-        let mut caller = caller();
-        let (call, envelope, mut answer) = caller.call("/a");
-        caller.sent(2, call, &envelope);
+        let caller = caller();
+        let (call, _, mut answer) = caller.call("/a");
+        assert_eq!(caller.send(2), Some(call));
         caller.replica.apply_blank(at(2, 1));
-        assert!(
-            caller.again.try_recv().is_err(),
+        assert_eq!(
+            caller.send(2),
+            None,
             "its own term has only begun: it may be in the log"
         );
         caller.replica.apply_blank(at(3, 2));
-        assert_eq!(
-            caller.again.try_recv().unwrap().0,
-            call,
-            "no entry of its term can follow"
-        );
         caller.replica.apply_blank(at(4, 3));
-        assert!(caller.again.try_recv().is_err(), "it is in the queue already");
+        assert_eq!(caller.send(4), Some(call), "no entry of its term can follow");
+        assert_eq!(caller.send(4), None);
         assert!(answer.try_recv().is_err());
     }
 
     #[tokio::test]
     async fn proposal_of_another_term_is_void() {
-        let mut caller = caller();
+        let caller = caller();
         let (call, envelope, answer) = caller.call("/a");
-        caller.sent(2, call, &envelope);
+        assert_eq!(caller.send(2), Some(call));
         // The leader of term 2 lost it and won term 3, and appended what was meant for term 2.
         caller
             .replica
             .apply_commands(at(3, 1), &proposal(2, &envelope))
             .unwrap();
         assert!(!caller.has("/a"));
-        assert_eq!(caller.again.try_recv().unwrap().0, call);
-        caller.sent(3, call, &envelope);
+        assert_eq!(caller.send(3), Some(call));
         caller
             .replica
             .apply_commands(at(3, 2), &proposal(3, &envelope))
@@ -618,7 +606,7 @@ mod tests {
             .watch(&path, WatchKind::Data, Identities::none())
             .unwrap();
         let (call, envelope, answer) = caller.call("/a");
-        caller.sent(1, call, &envelope);
+        assert_eq!(caller.send(1), Some(call));
         caller
             .replica
             .apply_commands(at(1, 1), &proposal(1, &envelope))
@@ -632,9 +620,9 @@ mod tests {
     #[tokio::test]
     async fn outcome_hidden_by_a_snapshot_is_unknown() {
         let caller = caller();
-        let (call, envelope, answer) = caller.call("/a");
+        let (call, _, answer) = caller.call("/a");
         let (_, _, mut waiting) = caller.call("/b");
-        caller.sent(1, call, &envelope);
+        assert_eq!(caller.send(1), Some(call));
         drop(caller.replica.replace(at(1, 10), Store::new()));
         let unknown = answer.await.unwrap().result;
         assert!(

@@ -83,7 +83,7 @@ fn a_soft_quota_that_is_passed_is_warned_of_by_the_leader_alone() {
     let warnings_of = |leads| {
         let origin = Origin { node: 1, boot: 7 };
         let observers = Observers::new(&ObserversConfig::default(), 1);
-        let replica = Replica::new(origin, observers, mpsc::unbounded_channel().0);
+        let replica = Replica::new(origin, observers);
         if leads {
             replica
                 .sessions

@@ -6,6 +6,7 @@ mod backup;
 #[allow(dead_code, reason = "the tests of disks need the rest")]
 mod cluster;
 mod failover;
+mod fair_queue;
 mod limits;
 mod lock_queue;
 mod membership;

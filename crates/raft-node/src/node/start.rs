@@ -4,13 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use fault_injection::planted::{self, Bug};
 use futures_util::future::BoxFuture;
 use openraft::SnapshotPolicy;
 use raft_log::sync::{Mutex, RwLock};
 use raft_log::{Disk, StorageError};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -57,8 +56,8 @@ pub struct Program {
     pub state: Arc<dyn ReplicatedState>,
     /// Program around the state.
     pub application: Arc<dyn Application>,
-    /// Proposals of this node, with their numbers.
-    pub proposals: mpsc::UnboundedReceiver<(u64, Bytes)>,
+    /// Notified when the program has queued proposals ([`Application::take_batch`]).
+    pub queued: Arc<Notify>,
     /// Highest version of commands that the program can apply.
     pub commands: u8,
 }
@@ -133,7 +132,7 @@ impl OpenedStorage {
             listener,
             peers: peers.clone(),
             storage: self.storage.clone(),
-            proposals: program.proposals,
+            queued: program.queued,
             leader_views: LeaderViews {
                 leader: leader_views,
                 own_term: own_terms,
@@ -277,7 +276,7 @@ struct TaskInputs {
     listener: PeerListener,
     peers: Arc<Peers>,
     storage: Arc<Storage>,
-    proposals: mpsc::UnboundedReceiver<(u64, Bytes)>,
+    queued: Arc<Notify>,
     leader_views: LeaderViews,
     leader_requests: LeaderRequestQueues,
     snapshot_requests: SnapshotRequestQueue,
@@ -322,7 +321,7 @@ impl RaftNode {
             peers: peers.clone(),
             proposal_queue,
             leader: inner.leader.clone(),
-            queue: inputs.proposals,
+            queued: inputs.queued,
             timeout: inner.config.propose_timeout,
         };
         tasks.spawn(forwarder.run(stop.clone()));
