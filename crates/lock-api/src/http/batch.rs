@@ -7,7 +7,8 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::State;
 use axum::http::{Method, Uri};
 use axum::response::Response;
-use futures_util::future::join_all;
+use futures_util::stream::FuturesOrdered;
+use futures_util::{FutureExt, StreamExt};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -17,8 +18,11 @@ use super::problem::Problem;
 use super::url::{LEASES, LOCKS, Verb, lock_and_verb};
 use super::{Peer, Shared, leases, locks, sessions};
 
-/// Maximum number of requests in a batch. They are begun in one go, within the few milliseconds that a request may keep a node from others.
+/// Maximum number of requests in a batch.
 pub const MAX_BATCH_REQUESTS: usize = 128;
+
+/// Number of requests that are begun before the node goes on with other work. They take less than a millisecond.
+const BEGUN_AT_ONCE: usize = 16;
 
 /// Prefix of the addresses of all sessions.
 const SESSIONS: &str = "/v1/sessions/";
@@ -97,8 +101,7 @@ pub async fn batch(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) 
             "a batch has 1 to {MAX_BATCH_REQUESTS} requests"
         )));
     }
-    let served = requests.into_iter().map(|request| {
-        // Those of one entry of the log are decided in one go, so all begin before any has an answer.
+    let serve = |request| {
         let (api, peer, bytes) = (api.clone(), peer.clone(), &bytes);
         async move {
             match serve(api, peer, request, bytes).await {
@@ -106,9 +109,28 @@ pub async fn batch(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) 
                 Err(problem) => problem.into(),
             }
         }
-    });
-    let results = join_all(served).await;
+    };
+    let results = begin_in_turn(requests, serve).await;
     Ok(ok(&BatchAnswer { results }))
+}
+
+/// Serves all requests at a time, and returns their results in order. Those of one entry of the log are decided in one go, so a request does not
+/// wait for the results of earlier ones. It is begun, and its memory is taken, when its turn comes.
+async fn begin_in_turn<R, F: Future>(requests: Vec<R>, serve: impl Fn(R) -> F) -> Vec<F::Output> {
+    let mut results = Vec::with_capacity(requests.len());
+    let mut begun = FuturesOrdered::new();
+    for (number, request) in requests.into_iter().enumerate() {
+        if number > 0 && number % BEGUN_AT_ONCE == 0 {
+            tokio::task::yield_now().await;
+        }
+        // Boxed: it is large, and would be moved several times.
+        begun.push_back(Box::pin(serve(request)));
+        while let Some(Some(result)) = begun.next().now_or_never() {
+            results.push(result);
+        }
+    }
+    results.extend(begun.collect::<Vec<_>>().await);
+    results
 }
 
 /// Serves one request of a batch, which came with `bytes`.
@@ -176,4 +198,46 @@ async fn result(response: Response) -> Result<BatchResult, Problem> {
         body,
         problem: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn node_goes_on_with_other_work_while_a_batch_begins() {
+        let begun = Arc::new(AtomicUsize::new(0));
+        let (done, is_done) = tokio::sync::watch::channel(false);
+        let serve = |number: usize| {
+            let mut is_done = is_done.clone();
+            begun.fetch_add(1, Ordering::Relaxed);
+            async move {
+                // Every third one has its result at once.
+                if !number.is_multiple_of(3) {
+                    is_done.wait_for(|done| *done).await.unwrap();
+                }
+                number
+            }
+        };
+        let begun_so_far = begun.clone();
+        let other_work = tokio::spawn(async move {
+            let mut seen = vec![0];
+            while *seen.last().unwrap() < MAX_BATCH_REQUESTS {
+                seen.push(begun_so_far.load(Ordering::Relaxed));
+                tokio::task::yield_now().await;
+            }
+            done.send(true).unwrap();
+            seen
+        });
+        let results = begin_in_turn((0..MAX_BATCH_REQUESTS).collect(), serve).await;
+        let seen = other_work.await.unwrap();
+        assert!(results.is_sorted() && results.len() == MAX_BATCH_REQUESTS);
+        assert!(
+            seen.windows(2).all(|pair| pair[1] - pair[0] <= BEGUN_AT_ONCE),
+            "{seen:?}"
+        );
+    }
 }
