@@ -31,7 +31,7 @@ use super::problem::Problem;
 use super::url::{LOCKS, Verb, last_segment, lock_and_verb};
 use super::watch::MAX_TIMEOUT_MS;
 use super::{Api, Peer, Shared, history};
-use crate::locks::{LockError, Locks, PlaceOutcome, Started, only};
+use crate::locks::{LockError, Locks, PlaceOutcome, Queued, Started, only};
 
 /// Methods of a lock's own address.
 const OF_A_LOCK: &str = "GET,HEAD,PATCH";
@@ -92,21 +92,29 @@ pub async fn granted(
     match started {
         // The state machine authorized the caller together with the grant.
         Started::Granted(grants) => Ok(grants),
-        Started::Queued(queued) => {
-            // A caller beyond its share leaves the queue again.
-            let share = api.wait_shares.take(peer.shared_by(), 1);
-            let _share =
-                share.ok_or_else(|| Unavailable::new("this caller waits for too many locks at this node"))?;
-            let mut revocation = RevocationWatch::begin(&api.node, peer);
-            let locks = queued.locks().to_vec();
-            let may_wait = |view: View<'_>| {
-                view.may_use(session)?;
-                let mut znodes = locks.iter().map(LockName::znode);
-                znodes.try_for_each(|znode| view.may(Right::Lock, znode))
-            };
-            queued.granted_unless(revocation.revoked(may_wait)).await
-        }
+        // Boxed: otherwise every request for a lock has room for its wait.
+        Started::Queued(queued) => Box::pin(granted_later(api, peer, session, queued)).await,
     }
+}
+
+async fn granted_later(
+    api: &Api,
+    peer: &Peer,
+    session: SessionId,
+    queued: Queued,
+) -> Result<Vec<Grant>, LockError> {
+    // A caller beyond its share leaves the queue again.
+    let share = api.wait_shares.take(peer.shared_by(), 1);
+    let _share =
+        share.ok_or_else(|| Unavailable::new("this caller waits for too many locks at this node"))?;
+    let mut revocation = RevocationWatch::begin(&api.node, peer);
+    let locks = queued.locks().to_vec();
+    let may_wait = |view: View<'_>| {
+        view.may_use(session)?;
+        let mut znodes = locks.iter().map(LockName::znode);
+        znodes.try_for_each(|znode| view.may(Right::Lock, znode))
+    };
+    queued.granted_unless(revocation.revoked(may_wait)).await
 }
 
 async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerResult {
