@@ -171,7 +171,7 @@ pub(super) const LOAD: Section = Section {
             default: DefaultValue::Literal("250"),
             sample: SampleForm::Default,
             reload: Reload::Live,
-            meaning: "Target time of a request. While all requests take longer, fewer are admitted. A \
+            meaning: "Target time of a request. While requests take longer, fewer are admitted. A \
                 longer time lets requests wait longer before any is rejected; keep it a small part of the \
                 shortest session.",
         },
