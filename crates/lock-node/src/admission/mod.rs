@@ -44,7 +44,7 @@ pub const BUSY_RETRY: Duration = Duration::from_secs(1);
 
 /// Number of permits that a caller gets also while more than the limit are in use: those that others took before the limit fell do not count
 /// against it.
-const FEW_PERMITS: usize = LEAST_OUTSTANDING / 4;
+const FEW_PERMITS: usize = 32;
 
 /// Interval at which a caller that has its share of the permits, and waits, asks whether it gets another one. The permits are free again
 /// within milliseconds unless the node is overloaded.
