@@ -79,11 +79,13 @@ pub enum Bug {
     PlaceOfRequest = 33,
     /// A compare-and-delete of a Redis client deletes the key whatever value it has.
     UncomparedValue = 34,
+    /// The usage of a namespace does not count what is deleted.
+    UsageOutlivesZnode = 35,
 }
 
 impl Bug {
     /// All of them, by number.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::UnsyncedLog,
         Self::UnsyncedVote,
         Self::StaleRead,
@@ -118,6 +120,7 @@ impl Bug {
         Self::MinHoldOfWaiters,
         Self::PlaceOfRequest,
         Self::UncomparedValue,
+        Self::UsageOutlivesZnode,
     ];
 
     /// The bug with this number.

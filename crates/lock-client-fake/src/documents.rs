@@ -50,6 +50,7 @@ impl From<Refusal> for Problem {
             Refusal::NoChildrenForEphemerals(_) => (409, "no_children_for_ephemerals"),
             Refusal::BadPath(_) | Refusal::Undeletable(_) => (400, "bad_path"),
             Refusal::QuotaExceeded { .. } => (409, "quota_exceeded"),
+            Refusal::NamespaceQuotaExceeded { .. } => (409, "namespace_quota_exceeded"),
             Refusal::LimitReached { .. } | Refusal::QueueFull(_) | Refusal::TooManyHolds(_) => {
                 (409, "limit_reached")
             }

@@ -173,8 +173,12 @@ words! {
         SequenceExhausted = "sequence_exhausted";
         /// A quota is exceeded.
         QuotaExceeded = "quota_exceeded";
+        /// A quota of the namespace is exceeded.
+        NamespaceQuotaExceeded = "namespace_quota_exceeded";
         /// A limit of the cluster is reached.
         LimitReached = "limit_reached";
+        /// The namespace has no quotas.
+        NoNamespace = "no_namespace";
         /// The token does not exist.
         NoToken = "no_token";
         /// The role does not exist.

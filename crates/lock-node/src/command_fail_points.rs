@@ -31,6 +31,7 @@ pub(crate) fn applying(command: &Command) {
         Command::Access(_)
         | Command::Mirror(_)
         | Command::RecordSilence { .. }
+        | Command::SetQuotas { .. }
         | Command::NoteHeartbeats { .. } => {}
         Command::RenewLease { .. } => fail_step!("apply::before_renew_lease"),
         Command::ReleaseLease { .. } => fail_step!("apply::before_release_lease"),

@@ -40,6 +40,7 @@ impl CommandLabel {
             Command::NoteHeartbeats { .. } => ("note_heartbeats", None),
             Command::RenewLease { .. } => ("renew_lease", None),
             Command::ReleaseLease { .. } => ("release_lease", None),
+            Command::SetQuotas { .. } => ("set_quotas", None),
             Command::Lock(command) => return Self::of_lock(command),
             Command::Reconnect { .. } => ("reconnect", None),
             Command::InTurn { step, .. } => match step {

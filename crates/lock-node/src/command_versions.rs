@@ -8,7 +8,7 @@ use znode_store::{
 use raft_node::versions::OLDEST_COMMANDS_VERSION;
 
 /// Newest version of the commands that this program can apply.
-pub const COMMANDS_VERSION: u8 = 4;
+pub const COMMANDS_VERSION: u8 = 5;
 
 /// Version of the commands that added null data. Earlier versions store null as empty data.
 const NULL_DATA: u8 = 3;
@@ -29,6 +29,9 @@ pub const WAITS_END_WITH_RIGHTS: u8 = 3;
 /// Version of the commands that added leases and bounds of holds: [`LockCommand::AcquireBounded`], [`LockCommand::EndHolds`],
 /// [`LockCommand::ChangeLease`], [`Command::RenewLease`] and [`Command::ReleaseLease`].
 pub const LEASES: u8 = 4;
+
+/// Version of the commands that added [`Command::SetQuotas`].
+const NAMESPACES: u8 = 5;
 
 /// Version of the commands that introduced [`Rules::Current`]. A command whose envelope names this version, or a later one, is applied by them.
 const BOUNDED_WORK: u8 = 3;
@@ -65,6 +68,7 @@ pub fn since(command: &Command) -> u8 {
         Command::Access(AccessCommand::EndWaitsWithRights) => WAITS_END_WITH_RIGHTS,
         Command::Mirror(steps) => steps.iter().map(since_step).max().unwrap_or(MIRROR),
         Command::RecordSilence { .. } | Command::NoteHeartbeats { .. } => RECORDS_SINCE,
+        Command::SetQuotas { .. } => NAMESPACES,
         Command::RenewLease { .. }
         | Command::ReleaseLease { .. }
         | Command::Lock(

@@ -212,6 +212,7 @@ pub fn code(refusal: &Refusal) -> ErrorCode {
         Refusal::InvalidAcl(_) => ErrorCode::INVALID_ACL,
         // All of these mean that a limit is reached.
         Refusal::QuotaExceeded { .. }
+        | Refusal::NamespaceQuotaExceeded { .. }
         | Refusal::LimitReached { .. }
         | Refusal::SequenceExhausted(_)
         | Refusal::QueueFull(_) => ErrorCode::QUOTA_EXCEEDED,
@@ -238,6 +239,7 @@ pub fn code(refusal: &Refusal) -> ErrorCode {
         | Refusal::OutOfTurn { .. }
         | Refusal::Internal
         | Refusal::LeaseExpired
+        | Refusal::NoNamespace(_)
         | Refusal::Access(_) => ErrorCode::SYSTEM_ERROR,
     }
 }

@@ -16,6 +16,7 @@
 //! | [`Reply`], [`Refusal`] | outcome of a command; a refused one changes nothing |
 //! | [`Event`] | a change, for watches and waiting callers |
 //! | [`Right`], [`PathGrant`], [`Token`] | access policies of a secured state |
+//! | [`NamespaceName`], [`Quotas`] | tenant by the first component of a path, and the quotas that bound its usage |
 //! | [`Acl`], [`Identities`] | access control list of a znode; identities that a caller has proven |
 //! | [`View`] | the state as one caller may see it |
 //! | lock, contender | the znode `/locks/NAME`, and its ephemeral sequential children |
@@ -180,6 +181,7 @@ pub use model::ids::*;
 pub use model::limits::Limits;
 pub use model::lock::*;
 pub use model::mirrored::*;
+pub use model::namespace::*;
 pub use model::path::*;
 pub use model::refusal::*;
 pub use model::reply::*;
@@ -187,6 +189,7 @@ pub use model::session::*;
 pub use model::stat::*;
 pub use read::growth::MAX_REPLACED_BYTES;
 pub use read::mirror_page::MirroredZnode;
+pub use read::namespaces::NamespacePage;
 pub use read::pages::{EphemeralPage, GraphCursor, LockPage, MAX_LOOKED_AT, SessionPage};
 pub use read::{Page, View};
 pub use restore_as_new_cluster::{LAST_MOVED_POSITION, TooFar};

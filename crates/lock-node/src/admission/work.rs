@@ -43,8 +43,8 @@ impl Work {
             Command::Multi(ops) => Self::of_ops(ops),
             Command::InTurn { step, .. } => Self::of_step(step),
             Command::Lock(command) => Self::of_lock(command),
-            // An operator who revokes a client's access must not have to wait for the end of that client's flood.
-            Command::Access(_) => Self::Keep,
+            // An operator who revokes a client's access, or bounds it, must not have to wait for the end of that client's flood.
+            Command::Access(_) | Command::SetQuotas { .. } => Self::Keep,
             // A client that writes a mirrored tree can wait and resend it.
             Command::Mirror(_) => Self::New,
         }

@@ -81,7 +81,7 @@ pub(crate) fn check_needs<'c, E>(
         Command::InTurn { turn: _, step } => check_needs_in_turn(step, check),
         Command::Access(command) => check(needed_by_access(command)),
         // It bypasses access control lists, and the rules for znodes that only locks and sessions write.
-        Command::Mirror(_) => check(Need::AdministerAll),
+        Command::Mirror(_) | Command::SetQuotas { .. } => check(Need::AdministerAll),
     }
 }
 

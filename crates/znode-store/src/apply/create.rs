@@ -97,12 +97,16 @@ pub(crate) fn create(
     }
     store.tree.may_have_children(&place, store.limits.children)?;
     cx.add_long_paths(place.long_bytes(), parent_path)?;
-    if let Kind::Ephemeral(session) = kind {
+    let owner = match kind {
+        Kind::Ephemeral(session) => Some(session),
+        Kind::Persistent | Kind::Container | Kind::Ttl(_) => None,
+    };
+    if let Some(session) = owner {
         store
             .sessions
             .may_own_more(session, &path, store.limits.ephemerals)?;
     }
-    store.tree.check_quotas_of_creation(&place, &path, &data)?;
+    store.tree.check_quotas_of_creation(&place, &path, &data, owner)?;
     let parent = znodes::create_missing(store, cx, place, &acl);
     let child = NewZnode {
         path: &path,

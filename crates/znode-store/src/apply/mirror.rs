@@ -16,6 +16,7 @@ use crate::model::stat::MAX_TTL_MS;
 use crate::store::Store;
 use crate::tree::MirroredNode;
 use crate::tree::index::NodeIndex;
+use crate::tree::namespaces::NamespaceGrowth;
 use crate::tree::quota::is_stats_of_quota;
 
 /// Executes all steps or none.
@@ -69,6 +70,12 @@ fn put_mirrored(store: &mut Store, cx: &mut Context<'_>, znode: Mirrored) -> Res
         mtime_ms,
         creations,
     };
+    let before = found.map_or(0, |index| store.tree.node(index).data.len());
+    let growth = NamespaceGrowth {
+        znodes: u64::from(found.is_none()),
+        bytes: mirrored.data.len().saturating_sub(before) as u64,
+        ..NamespaceGrowth::default()
+    };
     let Some(index) = found else {
         let above = path.parent().expect("the root is always found");
         let place = store.tree.place_below(&above);
@@ -77,6 +84,7 @@ fn put_mirrored(store: &mut Store, cx: &mut Context<'_>, znode: Mirrored) -> Res
         }
         require_of_mirror(store, cx, place.ancestor, &[Perms::CREATE], &above)?;
         store.tree.may_have_children(&place, store.limits.children)?;
+        store.tree.check_namespace(&path, &growth)?;
         znodes::add_mirrored(store, cx, place.ancestor, &path, mirrored);
         return Ok(());
     };
@@ -88,6 +96,7 @@ fn put_mirrored(store: &mut Store, cx: &mut Context<'_>, znode: Mirrored) -> Res
         return Err(Refusal::NotMirrored(path));
     }
     require_of_mirror(store, cx, index, &[Perms::WRITE, Perms::ADMIN], &path)?;
+    store.tree.check_namespace(&path, &growth)?;
     znodes::mirror_node(store, cx, index, &path, mirrored);
     Ok(())
 }

@@ -15,6 +15,7 @@ use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
 use crate::tree::index::NodeIndex;
+use crate::tree::namespaces::NamespaceGrowth;
 use crate::tree::quota::Growth;
 
 /// Executes one operation, or refuses it without any effect. The order of the checks is ZooKeeper's, because it decides which of several refusals
@@ -65,6 +66,11 @@ pub(crate) fn write(store: &mut Store, cx: &mut Context<'_>, session: Option<Ses
                 bytes: data.len() as i64 - node.data.len() as i64,
             };
             store.tree.check_quota(&path, growth)?;
+            let growth = NamespaceGrowth {
+                bytes: data.len().saturating_sub(node.data.len()) as u64,
+                ..NamespaceGrowth::default()
+            };
+            store.tree.check_namespace(&path, &growth)?;
             expect_version(store, index, &path, version)?;
             if is_contender {
                 return Err(name::written_by_locks_alone(&path));

@@ -14,6 +14,7 @@ use crate::model::ids::{LeaseKey, Password, RequestId, SessionId, Zxid};
 use crate::model::limits::Limits;
 use crate::model::lock::LockCommand;
 use crate::model::mirrored::MirrorStep;
+use crate::model::namespace::{NamespaceName, Quotas};
 use crate::model::path::{BadPath, CreatePath, LockName, PathBounds, ZPath};
 use crate::model::session::Turn;
 
@@ -139,6 +140,13 @@ pub enum Command {
     ReleaseLease {
         /// The lease.
         lease: LeaseKey,
+    },
+    /// Sets the quotas of a namespace, or removes them. Usage above them stays.
+    SetQuotas {
+        /// Namespace.
+        namespace: NamespaceName,
+        /// All its quotas, or `None` to remove them.
+        quotas: Option<Quotas>,
     },
 }
 

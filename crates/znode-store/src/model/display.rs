@@ -15,6 +15,7 @@ use crate::model::lock::{
     LockWish, NewLease, WithdrawCause,
 };
 use crate::model::mirrored::{MirrorStep, Mirrored, MirroredKind};
+use crate::model::namespace::{NamespaceView, Quotas};
 use crate::model::path::LockName;
 use crate::model::refusal::{Limited, ModeStep, QuotaKind};
 use crate::model::reply::{Applied, Grant, LeaseContender, Place, Reply};
@@ -132,6 +133,14 @@ impl Display for Command {
                 )
             }
             Self::ReleaseLease { lease } => write!(f, "release lease {}", lease.session),
+            Self::SetQuotas {
+                namespace,
+                quotas: Some(quotas),
+            } => write!(f, "set quotas of namespace {namespace}: {quotas}"),
+            Self::SetQuotas {
+                namespace,
+                quotas: None,
+            } => write!(f, "remove the quotas of namespace {namespace}"),
         }
     }
 }
@@ -779,7 +788,47 @@ impl Display for Limited {
             ),
             Self::Descendants(path) => write!(f, "znodes below {path} that one command removes"),
             Self::Operations => f.write_str("operations of a transaction"),
+            Self::Namespaces => f.write_str("namespaces with quotas"),
         }
+    }
+}
+
+impl Display for Quotas {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let rate = self.requests_per_second.map(u64::from);
+        let quotas = [
+            ("sessions", self.sessions),
+            ("locks", self.locks),
+            ("znodes", self.znodes),
+            ("bytes", self.bytes),
+            ("requests per second", rate),
+        ];
+        let mut separator = "";
+        for (what, limit) in quotas {
+            if let Some(limit) = limit {
+                write!(f, "{separator}{limit} {what}")?;
+                separator = ", ";
+            }
+        }
+        f.write_str(if separator.is_empty() { "none" } else { "" })
+    }
+}
+
+impl Display for NamespaceView {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self {
+            namespace,
+            quotas,
+            usage,
+        } = self;
+        write!(
+            f,
+            "{namespace} uses {}, {}, {}, {}; quotas: {quotas}",
+            Count(usage.sessions, "session"),
+            Count(usage.locks, "lock"),
+            Count(usage.znodes, "znode"),
+            Count(usage.bytes, "byte"),
+        )
     }
 }
 

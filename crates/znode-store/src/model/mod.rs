@@ -16,6 +16,7 @@ pub(crate) mod ids;
 pub(crate) mod limits;
 pub(crate) mod lock;
 pub(crate) mod mirrored;
+pub(crate) mod namespace;
 pub(crate) mod non_recursive_reply;
 pub(crate) mod op_encoding;
 pub(crate) mod path;

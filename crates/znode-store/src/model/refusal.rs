@@ -12,6 +12,7 @@ use crate::model::access::role::RoleName;
 use crate::model::access::token::TokenId;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::lock::{HolderId, LockMode};
+use crate::model::namespace::{NamespaceName, NamespaceQuota};
 use crate::model::path::{LockName, ZPath};
 
 /// Owner in a cycle of waits.
@@ -100,6 +101,8 @@ pub enum Limited {
     Descendants(ZPath),
     /// Operations of a transaction.
     Operations,
+    /// Namespaces with quotas.
+    Namespaces,
 }
 
 /// Reason why a caller is not authenticated. A caller with a token learns what is wrong with it.
@@ -395,6 +398,21 @@ pub enum Refusal {
     /// The lease has expired, was released, lost its lock, or never was. Its secret may be wrong, too.
     #[error("the lease has expired, or its lock was released or lost")]
     LeaseExpired,
+    /// The change would exceed a quota of the namespace.
+    #[error("the quota of namespace {namespace} for {} is {limit}, and this would make it {would_be}", .quota.word())]
+    NamespaceQuotaExceeded {
+        /// Namespace.
+        namespace: NamespaceName,
+        /// The quantity.
+        quota: NamespaceQuota,
+        /// The limit.
+        limit: u64,
+        /// The amount that the change would lead to.
+        would_be: u64,
+    },
+    /// The namespace has no quotas.
+    #[error("the namespace {0} has no quotas")]
+    NoNamespace(NamespaceName),
 }
 
 impl From<AccessRefusal> for Refusal {

@@ -58,7 +58,7 @@ pub enum Reply {
     Multi(#[serde(deserialize_with = "crate::model::non_recursive_reply::list")] Vec<Reply>),
     /// Number of containers and TTL nodes that were swept.
     Swept(u32),
-    /// The limits were replaced.
+    /// The limits, or the quotas of a namespace, were replaced.
     LimitsSet,
     /// The caller holds the lock.
     Granted(Grant),

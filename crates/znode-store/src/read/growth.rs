@@ -28,7 +28,7 @@ impl Store {
             return false;
         }
         match &request.command {
-            Command::OpenSession { .. } => true,
+            Command::OpenSession { .. } | Command::SetQuotas { quotas: Some(_), .. } => true,
             Command::Access(
                 AccessCommand::Secure { .. }
                 | AccessCommand::CreateToken(_)
@@ -52,6 +52,7 @@ impl Store {
             | Command::RenewLease { .. }
             | Command::ReleaseLease { .. }
             | Command::Reconnect { .. }
+            | Command::SetQuotas { quotas: None, .. }
             | Command::InTurn {
                 step: Step::CloseSession,
                 ..

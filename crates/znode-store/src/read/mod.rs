@@ -5,6 +5,7 @@ mod access;
 pub(crate) mod growth;
 pub(crate) mod locks;
 pub(crate) mod mirror_page;
+pub(crate) mod namespaces;
 pub(crate) mod pages;
 mod would_wait;
 

@@ -8,10 +8,13 @@ use crate::access::table::Access;
 use crate::locks::table::{KeptState, Locks};
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::limits::Limits;
+use crate::model::namespace::{NamespaceName, Quotas};
 use crate::model::session::Silence;
 use crate::sessions::request_cache::{CachedRequests, RequestCache};
 use crate::sessions::{Ending, Leases, SessionRecord, Sessions};
-use crate::snapshot::part::{FORMAT, FORMAT_WITHOUT_LEASES, OLDEST_FORMAT, Part, SnapshotPart};
+use crate::snapshot::part::{
+    FORMAT, FORMAT_WITHOUT_LEASES, FORMAT_WITHOUT_QUOTAS, OLDEST_FORMAT, Part, SnapshotPart,
+};
 use crate::stable_hash;
 use crate::tree::index::NodeIndex;
 use crate::tree::{Tree, ZnodeRecord};
@@ -65,6 +68,7 @@ pub(crate) struct SnapshotBuilder {
     endings: Vec<(SessionId, Ending)>,
     ended: Vec<SessionId>,
     leases: Leases,
+    quotas: Vec<(NamespaceName, Quotas)>,
     sessionless: Arc<RequestCache>,
     locks: Vec<KeptState>,
     /// Znodes of the last part whose data is null, until a part records that.
@@ -82,6 +86,7 @@ enum Stage {
     Endings,
     EndedSessions,
     Leases,
+    Quotas,
     /// Number of records in earlier parts.
     Requests(usize),
     Znodes,
@@ -105,14 +110,17 @@ impl SnapshotBuilder {
             tree.nulls() == 0 && silences.is_empty() && endings.is_empty() && !access.waits_end_with_rights();
         let leases = sessions.leases();
         let has_leases = !leases.is_empty() || locks.has_bounded() || sessions.sessionless().knows_leases();
+        let quotas = tree.namespaces().records();
         tree.begin_capture(header.zxid);
         Self {
             header,
             format: match (has_leases, is_former) {
-                (true, _) => FORMAT,
+                _ if !quotas.is_empty() => FORMAT,
+                (true, _) => FORMAT_WITHOUT_QUOTAS,
                 (false, false) => FORMAT_WITHOUT_LEASES,
                 (false, true) => OLDEST_FORMAT,
             },
+            quotas,
             leases,
             access: access.clone(),
             stage: Stage::Begin,
@@ -142,6 +150,13 @@ impl SnapshotBuilder {
             (false, _) => Stage::Certificates,
             (true, false) => Stage::Endings,
             (true, true) => Stage::EndedSessions,
+        }
+    }
+
+    fn after_leases(&self) -> Stage {
+        match self.quotas.is_empty() {
+            true => Stage::Requests(0),
+            false => Stage::Quotas,
         }
     }
 
@@ -195,14 +210,18 @@ impl SnapshotBuilder {
             }
             Stage::EndedSessions => {
                 self.stage = match self.leases.is_empty() {
-                    true => Stage::Requests(0),
+                    true => self.after_leases(),
                     false => Stage::Leases,
                 };
                 Part::EndedSessions(core::mem::take(&mut self.ended))
             }
             Stage::Leases => {
-                self.stage = Stage::Requests(0);
+                self.stage = self.after_leases();
                 Part::Leases(core::mem::take(&mut self.leases))
+            }
+            Stage::Quotas => {
+                self.stage = Stage::Requests(0);
+                Part::Quotas(core::mem::take(&mut self.quotas))
             }
             Stage::Requests(drawn) => {
                 let next = self.sessionless.next();

@@ -9,6 +9,7 @@ use crate::access::access_snapshot::AccessRecord;
 use crate::locks::table::KeptState;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::limits::Limits;
+use crate::model::namespace::{NamespaceName, Quotas};
 use crate::model::session::Silence;
 use crate::sessions::request_cache::CachedRequests;
 use crate::sessions::{Ending, Leases, SessionRecord};
@@ -16,7 +17,10 @@ use crate::tree::ZnodeRecord;
 use crate::tree::index::NodeIndex;
 
 /// Version of the layout of the parts. It is raised whenever an older build could not read them.
-pub(crate) const FORMAT: u32 = 8;
+pub(crate) const FORMAT: u32 = 9;
+
+/// Layout without quotas of namespaces: [`Part::Quotas`].
+pub(crate) const FORMAT_WITHOUT_QUOTAS: u32 = 8;
 
 /// Layout without leases and bounds of holds: [`Part::Leases`], the bounds in contenders' records, and the replies to leases.
 pub(crate) const FORMAT_WITHOUT_LEASES: u32 = 7;
@@ -66,4 +70,6 @@ pub(crate) enum Part {
     Endings(Vec<(SessionId, Ending)>),
     /// The sessions that are leases: after the ended sessions, and only if there are any. From format 8 on.
     Leases(Leases),
+    /// The quotas of namespaces, by name: after the leases, and only if there are any. From format 9 on.
+    Quotas(Vec<(NamespaceName, Quotas)>),
 }

@@ -13,6 +13,7 @@ use crate::model::data::Data;
 use crate::model::identity::Identities;
 use crate::model::ids::{Password, RequestId, SessionId, Zxid};
 use crate::model::limits::Limits;
+use crate::model::namespace::{NamespaceName, NamespaceUsage, NamespaceView};
 use crate::model::path::{LockName, MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
 use crate::model::session::{SessionFate, SessionView, Silence};
 use crate::model::stat::Stat;
@@ -91,7 +92,7 @@ impl Store {
         StateDigest([
             self.zxid.0,
             self.time_ms,
-            stable_hash::of(&self.limits),
+            stable_hash::of(&self.limits).wrapping_add(self.tree.namespaces().digest()),
             self.tree.digest(),
             self.sessions.digest(),
             self.sessions.sessionless().digest(),
@@ -247,6 +248,21 @@ impl Store {
     /// Returns the limits in force.
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// Returns the quotas and the usage of a namespace, if it has quotas.
+    pub fn namespace(&self, name: &str) -> Option<NamespaceView> {
+        self.tree.namespaces().get(name)
+    }
+
+    /// Returns the namespaces with quotas, by name.
+    pub fn namespaces(&self) -> impl Iterator<Item = NamespaceView> {
+        self.tree.namespaces().following(None)
+    }
+
+    /// Returns the usage of a namespace by a visit of all its znodes, to check what was counted.
+    pub fn recounted_usage(&self, name: &NamespaceName) -> NamespaceUsage {
+        self.tree.recounted_usage(name)
     }
 
     /// Returns the recorded outcome under a request id.

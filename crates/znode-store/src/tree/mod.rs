@@ -7,6 +7,7 @@ mod children;
 mod facts;
 pub(crate) mod index;
 mod mirrored;
+pub(crate) mod namespaces;
 mod node;
 pub(crate) mod node_data;
 mod order;
@@ -42,6 +43,7 @@ use crate::model::stat::Kind;
 use crate::tree::capture::Capture;
 use crate::tree::facts::{AllFacts, OwnFacts};
 use crate::tree::index::NodeIndex;
+use crate::tree::namespaces::Namespaces;
 use crate::tree::node_data::NodeData;
 
 /// Nodes of `/zookeeper` that exist from the beginning: index, index of the parent, name.
@@ -65,6 +67,8 @@ pub(crate) struct Tree {
     emptied: BTreeSet<(u64, NodeIndex)>,
     /// TTL nodes without children, by the time at which they expire.
     expiring: BTreeSet<(u64, NodeIndex)>,
+    /// Namespaces with quotas, and their usage.
+    namespaces: Namespaces,
     /// Undo log of the changes since [`Tree::begin`].
     undo: Option<Vec<Undo>>,
     /// Capture for a snapshot, which copies a node before it changes.
@@ -91,6 +95,7 @@ impl Tree {
             nulls: 0,
             emptied: BTreeSet::new(),
             expiring: BTreeSet::new(),
+            namespaces: Namespaces::default(),
             undo: None,
             capture: None,
         };
@@ -371,10 +376,11 @@ impl Tree {
 
     /// Changes the own facts of a node, and updates all that follows from them.
     fn change_own(&mut self, index: NodeIndex, path: &ZPath, change: impl FnOnce(&mut Node)) {
-        let hash = PathHash::of(path.as_str());
+        let (hash, bytes) = (PathHash::of(path.as_str()), self.slab[index].data.len());
         self.remove_own_share(index, hash);
         change(&mut self.slab[index]);
         self.add_own_share(index, hash);
+        self.count_replaced(index, path, bytes);
     }
 
     /// Replaces all facts of a node, and updates all that follows from them.
@@ -387,6 +393,7 @@ impl Tree {
             family,
         } = facts;
         let (before, after) = (self.slab[index].acl, self.acls.take(&own.acl));
+        let bytes = self.slab[index].data.len();
         self.remove_own_share(index, hash);
         self.digest = self.digest.wrapping_sub(self.slab[index].family_digest());
         let node = &mut self.slab[index];
@@ -406,6 +413,7 @@ impl Tree {
         }
         self.digest = self.digest.wrapping_add(self.slab[index].family_digest());
         self.add_own_share(index, hash);
+        self.count_replaced(index, path, bytes);
         self.acls.give_back(before);
     }
 
@@ -424,12 +432,14 @@ impl Tree {
                 family.children.insert(index, |child| &slab[child].name);
             },
         );
+        self.count_inserted(index, path);
         index
     }
 
     /// Removes a node from the tree, and changes the facts of its parent.
     fn detach(&mut self, index: NodeIndex, path: &ZPath, change: impl FnOnce(&mut FamilyFacts)) -> Node {
         let (parent, hash) = (self.slab[index].parent, PathHash::of(path.as_str()));
+        self.count_removed(index, path);
         self.change_family(
             parent,
             || path.parent_text(),

@@ -5,10 +5,12 @@ use alloc::vec::Vec;
 use crate::model::acl::{Acl, Perms};
 use crate::model::digits::MAX_SEQUENCE;
 use crate::model::identity::Identities;
-use crate::model::path::{SHORT_PATH_BYTES, SHORT_PATH_DEPTH, ZPath};
+use crate::model::ids::SessionId;
+use crate::model::path::{LOCK_ROOT, SHORT_PATH_BYTES, SHORT_PATH_DEPTH, ZPath};
 use crate::model::refusal::{Limited, Refusal};
 use crate::tree::Tree;
 use crate::tree::index::NodeIndex;
+use crate::tree::namespaces::NamespaceGrowth;
 use crate::tree::node_data::NodeData;
 use crate::tree::quota::Growth;
 
@@ -32,6 +34,12 @@ impl Placement<'_> {
     /// Returns the number of missing ancestors.
     pub(crate) fn count_missing(&self) -> i64 {
         self.missing.len() as i64
+    }
+
+    /// Returns the number of missing ancestors in the namespace of the node. The parent of all locks is in none.
+    pub(crate) fn count_missing_in_namespace(&self) -> u64 {
+        let outside = |end: &&usize| &self.parent.as_str()[..**end] != LOCK_ROOT;
+        self.missing.iter().filter(outside).count() as u64
     }
 
     /// Returns the paths of the missing ancestors, from above.
@@ -88,19 +96,26 @@ impl Tree {
         Ok(())
     }
 
-    /// Refuses a creation that would exceed a hard quota.
+    /// Refuses a creation that would exceed a hard quota, or a quota of the namespace. An ephemeral node has an `owner`.
     pub(crate) fn check_quotas_of_creation(
         &self,
         place: &Placement<'_>,
         path: &ZPath,
         data: &NodeData,
+        owner: Option<SessionId>,
     ) -> Result<(), Refusal> {
         // Missing parents count as well. They are counted in the quota of the node itself.
         let growth = Growth {
             count: 1 + place.count_missing(),
             bytes: data.len() as i64,
         };
-        self.check_quota(path, growth)
+        self.check_quota(path, growth)?;
+        let growth = NamespaceGrowth {
+            znodes: 1 + place.count_missing_in_namespace(),
+            bytes: data.len() as u64,
+            ephemeral: owner.map(|session| (session, place.has_parent().then_some(place.ancestor))),
+        };
+        self.check_namespace(path, &growth)
     }
 
     /// Returns the number of the next sequential child; `parent` is `None` if it does not exist yet.

@@ -152,6 +152,28 @@ fn an_ephemeral_outlives_its_session() {
 }
 
 #[test]
+fn deleted_znode_stays_in_the_usage_of_its_namespace() {
+    let usage = both(Bug::UsageOutlivesZnode, || {
+        let mut program = Program::with_sessions(1);
+        program.set_quotas("a");
+        program.ephemeral(1, "/a");
+        program.delete("/a");
+        let counted = program.store.namespace("a").expect("it has quotas").usage.znodes;
+        (
+            counted,
+            program
+                .restored()
+                .namespace("a")
+                .expect("it has quotas")
+                .usage
+                .znodes,
+        )
+    });
+    // The restored replica counts again, and so decides otherwise.
+    assert_eq!(usage, ((0, 0), (1, 0)));
+}
+
+#[test]
 fn waiter_is_granted_the_lock_while_its_session_ends() {
     let owners = both(Bug::GrantWhileEnding, || {
         let mut program = Program::with_sessions(3);

@@ -47,6 +47,15 @@ impl Program {
         program
     }
 
+    /// Gives a namespace no limits, so that its usage is counted.
+    pub fn set_quotas(&mut self, namespace: &str) {
+        let command = Command::SetQuotas {
+            namespace: NamespaceName::parse(namespace).expect("the name is legal"),
+            quotas: Some(Quotas::default()),
+        };
+        self.apply(None, None, command).expect("there are few");
+    }
+
     fn apply(&mut self, session: Option<u64>, request_id: Option<RequestId>, command: Command) -> Outcome {
         let request = Request {
             session: session.map(SessionId),

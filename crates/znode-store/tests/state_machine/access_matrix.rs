@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use znode_store::{
     AccessCommand, Acl, AttemptId, Command, CreateMode, CreatePath, Downgraded, EntryContext, HoldBounds,
     Identities, Identity, LeaseChange, LeaseKey, Limits, LockCommand, LockMode, LockName, LockWish,
-    MirrorStep, NewLease, NewToken, Op, Password, PathGrant, Refusal, Request, Right, Rights, RoleName,
-    Rules, SessionId, Step, Store, TokenHash, TokenId, Turn, Unproven, WithdrawCause, ZPath, Zxid,
+    MirrorStep, NamespaceName, NewLease, NewToken, Op, Password, PathGrant, Quotas, Refusal, Request, Right,
+    Rights, RoleName, Rules, SessionId, Step, Store, TokenHash, TokenId, Turn, Unproven, WithdrawCause,
+    ZPath, Zxid,
 };
 
 const NOW_MS: u64 = 1_000;
@@ -547,6 +548,10 @@ fn commands(place: Place) -> Vec<(Option<SessionId>, Command, Rule)> {
         lease,
         timeout_ms: 1_000,
     };
+    let quotas = Command::SetQuotas {
+        namespace: NamespaceName::parse("a").unwrap(),
+        quotas: Some(Quotas::default()),
+    };
     let mut commands = vec![
         (None, renewal, Rule::Somebody),
         (None, Command::ReleaseLease { lease }, Rule::Somebody),
@@ -573,6 +578,7 @@ fn commands(place: Place) -> Vec<(Option<SessionId>, Command, Rule)> {
             Rule::ClusterOnly,
         ),
         (None, mirror(place), Rule::AdministersAll),
+        (None, quotas, Rule::AdministersAll),
         // In somebody else's session nothing is allowed that would be in one's own.
         (
             Some(foreign()),
@@ -641,6 +647,7 @@ fn kind(command: &Command) -> &'static str {
         Command::Sweep(_) => "sweep",
         Command::SetLimits(_) => "set limits",
         Command::Mirror(_) => "mirror",
+        Command::SetQuotas { .. } => "set quotas",
         Command::Reconnect { .. } => "reconnect",
         Command::InTurn {
             step: Step::Write(_), ..
@@ -693,7 +700,7 @@ fn op_kind(op: &Op) -> &'static str {
 }
 
 /// Number of names of the two functions above.
-const KINDS: usize = 47;
+const KINDS: usize = 48;
 
 /// A secured state with everybody's tokens, in which the paths, the locks and the sessions exist.
 fn world(who: Who) -> (Store, Zxid) {

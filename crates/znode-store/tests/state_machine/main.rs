@@ -1,7 +1,7 @@
 //! The state machine, tested through its boundary alone: requests in, replies and events out, reads.
 //!
 //! `scripts` runs tests/scripts/*.txt, which state one rule each; `property` compares the store with a naive
-//! `model` on random requests, and `access_property` a secured state with an open one; `access_matrix` asks for everything as everybody; `damage` restores what is no snapshot; `shares` uses up what one caller may use up of what all share; `mirror_property` brings one random tree to another. To take the present output of the scripts as the expected one, run with
+//! `model` on random requests, and `access_property` a secured state with an open one; `access_matrix` asks for everything as everybody; `damage` restores what is no snapshot; `shares` uses up what one caller may use up of what all share; `mirror_property` brings one random tree to another; `namespaces` counts what namespaces use, and predicts which quota refuses what. To take the present output of the scripts as the expected one, run with
 //! UPDATE_GOLDENFILES=1 and review the difference.
 
 mod access_matrix;
@@ -16,6 +16,7 @@ mod lock_script;
 mod mirror_property;
 mod mirror_script;
 mod model;
+mod namespaces;
 mod property;
 mod replicas;
 mod script;

@@ -223,7 +223,9 @@ impl Model {
                 unreachable!("the model has no leaders")
             }
             Command::SetLimits(_) => unreachable!("the model has no limits"),
-            Command::Mirror(_) => unreachable!("it has a property of its own"),
+            Command::Mirror(_) | Command::SetQuotas { .. } => {
+                unreachable!("it has a property of its own")
+            }
             Command::Lock(_) | Command::RenewLease { .. } | Command::ReleaseLease { .. } => {
                 unreachable!("the model has no locks")
             }

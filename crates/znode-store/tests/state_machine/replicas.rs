@@ -5,6 +5,8 @@ use znode_store::{
     Applied, EntryContext, Event, LeaseContender, Reply, Request, Restorer, SnapshotPart, Store,
 };
 
+use crate::namespaces::check_usage;
+
 /// See the module.
 pub struct Replicas {
     /// The one that tests look at.
@@ -56,6 +58,8 @@ impl Replicas {
             may_grow || (after.0 <= before.0 && after.1 <= before.1),
             "it was said not to grow, and made {after:?} of {before:?}: {request}"
         );
+        check_usage(&self.store);
+        check_usage(&self.restored);
         assert_eq!(
             events, other_events,
             "a restored replica has other events after: {request}"

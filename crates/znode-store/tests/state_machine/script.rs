@@ -14,6 +14,8 @@
 //! | `held LOCK TOKEN` | checks that the session holds the lock |
 //! | `sweep PATH…` | deletes empty containers, and TTL nodes whose time is over |
 //! | `limits [data=N] [children=N] [ephemerals=N] [sessions=N]` | sets limits |
+//! | `quotas NAME [sessions=N] [locks=N] [znodes=N] [bytes=N] [rate=N]`, `remove_quotas NAME` | sets the quotas of a namespace; removes them |
+//! | `namespace NAME`, `namespaces [after=NAME] [count=N]` | usage and quotas of a namespace, of all |
 //! | `multi` … `end` | the operations between them as one transaction |
 //! | `cycle_sessions N`, `numbered_requests N` | opens and closes N sessions; asks N things |
 //! | `fill PATH N` | creates N children with numbers |
@@ -44,7 +46,7 @@ use znode_store::{
 
 use crate::mirror_script::Steps;
 use crate::replicas::{Replicas, draw, restore};
-use crate::{access_script, lock_script, mirror_script};
+use crate::{access_script, lock_script, mirror_script, namespaces};
 
 /// A state, and what the next request is given beside its own words.
 pub struct Script {
@@ -292,6 +294,8 @@ impl Script {
                 }
                 return self.apply(args, Command::SetLimits(limits));
             }
+            "quotas" | "remove_quotas" => return namespaces::set(self, line),
+            "namespace" | "namespaces" => return namespaces::show(store, args, &line.name),
             "put" => return self.steps.put(args),
             "remove" => return self.steps.remove(args),
             "mirror" => {

@@ -129,8 +129,12 @@ table! {
     SequenceExhausted = CONFLICT "sequence_exhausted" "Sequence numbers exhausted";
     /// The change would exceed a hard quota.
     QuotaExceeded = CONFLICT "quota_exceeded" "Quota exceeded";
+    /// The change would exceed a quota of its namespace.
+    NamespaceQuotaExceeded = CONFLICT "namespace_quota_exceeded" "Namespace quota exceeded";
     /// The maximum number of items of this kind exists already.
     LimitReached = CONFLICT "limit_reached" "Limit reached";
+    /// The namespace has no quotas.
+    NoNamespace = NOT_FOUND "no_namespace" "Unknown namespace";
     /// The token does not exist.
     NoToken = NOT_FOUND "no_token" "Unknown token";
     /// The role does not exist.
@@ -384,6 +388,17 @@ impl From<Refusal> for Problem {
                 .with("of", what.to_string())
                 .with("limit", limit)
                 .with("would_be", would_be),
+            Refusal::NamespaceQuotaExceeded {
+                namespace,
+                quota,
+                limit,
+                would_be,
+            } => problem(Code::NamespaceQuotaExceeded)
+                .with("namespace", namespace)
+                .with("of", quota.word())
+                .with("limit", limit)
+                .with("would_be", would_be),
+            Refusal::NoNamespace(namespace) => problem(Code::NoNamespace).with("namespace", namespace),
             Refusal::LimitReached { what, limit } => {
                 let problem = problem(Code::LimitReached).with("limit", limit);
                 match what {
@@ -399,6 +414,7 @@ impl From<Refusal> for Problem {
                     Limited::LongPaths(path) => problem.with("of", "long_paths").with("path", path),
                     Limited::Descendants(path) => problem.with("of", "descendants").with("path", path),
                     Limited::Operations => problem.with("of", "operations"),
+                    Limited::Namespaces => problem.with("of", "namespaces"),
                 }
             }
             Refusal::DataTooLarge { bytes, limit } => {

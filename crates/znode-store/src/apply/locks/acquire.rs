@@ -184,7 +184,9 @@ pub(crate) fn create_contender(
     record.granted_ms = is_free.then_some(cx.now_ms);
     let record = Written::new(record);
     let data = NodeData::of_contender(record.clone());
-    store.tree.check_quotas_of_creation(&place, &path, &data)?;
+    store
+        .tree
+        .check_quotas_of_creation(&place, &path, &data, Some(session))?;
     let parent = znodes::create_missing(store, cx, place, &acl);
     let child = NewZnode {
         path: &path,

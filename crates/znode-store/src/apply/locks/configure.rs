@@ -15,6 +15,7 @@ use crate::model::path::LockName;
 use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
+use crate::tree::namespaces::NamespaceGrowth;
 use crate::tree::quota::Growth;
 
 /// Changes the settings of a lock. They stay while the lock is not in use, until they are changed again.
@@ -72,6 +73,11 @@ fn may_configure(store: &mut Store, cx: &mut Context<'_>, lock: &LockName) -> Re
         bytes: 0,
     };
     store.tree.check_quota(lock.znode(), growth)?;
+    let growth = NamespaceGrowth {
+        znodes: place.count_missing_in_namespace(),
+        ..NamespaceGrowth::default()
+    };
+    store.tree.check_namespace(lock.znode(), &growth)?;
     znodes::create_missing(store, cx, place, &acl);
     Ok(())
 }

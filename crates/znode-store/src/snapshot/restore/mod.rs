@@ -8,6 +8,7 @@ use fault_injection::planted::{self, Bug};
 use crate::locks::contender::Contender;
 use crate::locks::table::KeptState;
 use crate::model::damage::{Damage, NEVER_COUNTED};
+use crate::model::namespace::{NamespaceName, Quotas};
 use crate::model::path::LockName;
 use crate::model::session::SessionFate;
 use crate::sessions::{Session, SessionRecord};
@@ -53,6 +54,7 @@ pub struct Restorer {
     store: Option<Store>,
     tree: Rebuild,
     locks: Vec<KeptState>,
+    quotas: Vec<(NamespaceName, Quotas)>,
     /// Digest that the state must have; `None` before the last part.
     digest: Option<u64>,
 }
@@ -140,6 +142,7 @@ impl Restorer {
                 }
             }
             (Part::Leases(leases), Some(store)) => store.sessions.restore_leases(leases)?,
+            (Part::Quotas(quotas), Some(_)) => self.quotas.extend(quotas),
             // Only a session's call can wait in a queue.
             (Part::Requests(requests), Some(_)) if requests.waits() => {
                 return Err(SnapshotError::Damaged("a request in it waits without a session"));
@@ -203,6 +206,7 @@ impl Restorer {
             }
         }
         store.locks.restored(self.locks, store.zxid)?;
+        store.tree.restore_quotas(self.quotas)?;
         match store.digest_parts().with_tree(written) {
             // A restore that forgets a part of the state gets another digest. The planted bug skips this check.
             found if found != claimed && !planted::is(Bug::ForgottenCounter) => {

@@ -10,7 +10,7 @@ use crate::model::lock::{AttemptId, ContenderNames, HoldBounds, LockCommand, Loc
 use crate::model::path::{LockName, ZPath};
 use crate::model::reply::{Place, Reply};
 use crate::sessions::request_cache::CachedRequests;
-use crate::snapshot::part::FORMAT_WITHOUT_LEASES;
+use crate::snapshot::part::{FORMAT_WITHOUT_LEASES, FORMAT_WITHOUT_QUOTAS};
 use crate::snapshot::restore::*;
 use crate::tree::ZnodeRecord;
 use crate::tree::index::NodeIndex;
@@ -226,6 +226,28 @@ fn with_lease() -> Vec<Part> {
     })])
 }
 
+/// Returns the parts of a state after a namespace got these quotas, one after the other.
+fn with_quotas<const N: usize>(quotas: [Option<Quotas>; N]) -> Vec<Part> {
+    parts_after(quotas.map(|quotas| Command::SetQuotas {
+        namespace: NamespaceName::parse("a").expect("it is a name"),
+        quotas,
+    }))
+}
+
+#[test]
+fn a_namespace_is_in_a_snapshot_once() {
+    let mut parts = with_quotas([Some(Quotas::default())]);
+    for part in &mut parts {
+        if let Part::Quotas(records) = part {
+            records.extend(records.clone());
+        }
+    }
+    match restore(&parts) {
+        Err(SnapshotError::Damaged(told)) => assert!(told.contains("twice"), "{told}"),
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+}
+
 #[test]
 fn snapshot_has_the_oldest_format_that_can_represent_the_state() {
     let format = |parts: &[Part]| match parts[0] {
@@ -233,7 +255,10 @@ fn snapshot_has_the_oldest_format_that_can_represent_the_state() {
         _ => unreachable!("it is the first part"),
     };
     assert_eq!(format(&parts()), OLDEST_FORMAT);
-    assert_eq!(format(&with_lease()), FORMAT);
+    assert_eq!(format(&with_lease()), FORMAT_WITHOUT_QUOTAS);
+    assert_eq!(format(&with_quotas([Some(Quotas::default())])), FORMAT);
+    let removed = with_quotas([Some(Quotas::default()), None]);
+    assert_eq!(format(&removed), OLDEST_FORMAT);
     let with_null = with_null();
     assert_eq!(format(&with_null), FORMAT_WITHOUT_LEASES);
     let restored = restore(&with_null).unwrap_or_else(|error| panic!("{error}"));

@@ -96,6 +96,7 @@ impl Rebuild {
             nulls: 0,
             emptied: Default::default(),
             expiring: Default::default(),
+            namespaces: Default::default(),
             undo: None,
             capture: None,
         };

@@ -11,8 +11,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use znode_store::{
     AttemptId, Command, ContenderView, CreateMode, CreatePath, Data, Downgraded, EntryContext, HolderId,
-    Identities, LockCommand, LockMode, LockName, LockView, LockWish, MAX_RELEASED, Op, Outcome, Password,
-    Reply, Request, RequestId, SessionId, WithdrawCause, ZPath, Zxid,
+    Identities, LockCommand, LockMode, LockName, LockView, LockWish, MAX_RELEASED, NamespaceName, Op,
+    Outcome, Password, Quotas, Reply, Request, RequestId, SessionId, WithdrawCause, ZPath, Zxid,
 };
 
 use self::rules::*;
@@ -70,8 +70,17 @@ struct Tokens {
 
 impl World {
     fn new() -> Self {
+        let mut replicas = Replicas::new();
+        // Their usage is compared after each step.
+        for name in ["a", "c"] {
+            let command = Command::SetQuotas {
+                namespace: NamespaceName::parse(name).expect("the name is legal"),
+                quotas: Some(Quotas::default()),
+            };
+            replicas.apply(&EntryContext { time_ms: 0, term: 1 }, Request::anonymous(command));
+        }
         Self {
-            replicas: Replicas::new(),
+            replicas,
             next_call: 1,
             calls: BTreeMap::new(),
             requests: BTreeMap::new(),
