@@ -6,9 +6,9 @@ use bytes::Bytes;
 use znode_store::{
     AccessCommand, Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, Data, Downgraded, HoldBounds,
     Identities, Identity, LeaseChange, LeaseKey, Limits, LockCommand, LockMode, LockName, LockWish,
-    MirrorStep, Mirrored, MirroredKind, NEVER_ENDS_MS, NewLease, NewToken, Op, Password, PathGrant, Perms,
-    Request, RequestId, Right, Rights, RoleName, SessionId, Step, TokenHash, TokenId, Turn, WithdrawCause,
-    ZPath, Zxid,
+    MirrorStep, Mirrored, MirroredKind, NEVER_ENDS_MS, NamespaceName, NewLease, NewToken, Op, Password,
+    PathGrant, Perms, Quotas, Request, RequestId, Right, Rights, RoleName, SessionId, Step, TokenHash,
+    TokenId, Turn, WithdrawCause, ZPath, Zxid,
 };
 
 use crate::envelope::{Envelope, Origin};
@@ -597,6 +597,23 @@ pub fn later_requests() -> Vec<(&'static str, Request)> {
             timeout_ms: NEVER_ENDS_MS,
         },
     };
+    let quotas = |quotas| {
+        Request::anonymous(Command::SetQuotas {
+            namespace: NamespaceName::parse("billing").unwrap(),
+            quotas,
+        })
+    };
+    let all_quotas = Quotas {
+        sessions: Some(100),
+        locks: Some(1_000),
+        znodes: Some(20_000),
+        bytes: Some(50_000_000),
+        requests_per_second: Some(500),
+    };
+    let one_quota = Quotas {
+        locks: Some(0),
+        ..Quotas::default()
+    };
     vec![
         ("mirror", Request::anonymous(Command::Mirror(steps))),
         (
@@ -636,6 +653,9 @@ pub fn later_requests() -> Vec<(&'static str, Request)> {
                 timeout_ms: 30_000,
             }),
         ),
+        ("set_quotas", quotas(Some(all_quotas))),
+        ("set_one_quota", quotas(Some(one_quota))),
+        ("remove_quotas", quotas(None)),
     ]
 }
 
