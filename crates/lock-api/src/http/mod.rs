@@ -39,6 +39,8 @@ mod metrics;
 mod members;
 mod mirror;
 mod mirror_types;
+mod namespace_types;
+mod namespaces;
 mod openapi;
 mod origin;
 mod middleware;
@@ -246,6 +248,11 @@ fn routes() -> Vec<Route> {
             .get(DecidedByHandler, certificates::list)
             .put(DecidedInLog, certificates::set)
             .delete(DecidedInLog, certificates::delete),
+        Route::at("/v1/namespaces").get(DecidedByHandler, namespaces::list),
+        Route::at("/v1/namespaces/{name}")
+            .get(DecidedByHandler, namespaces::get)
+            .put(DecidedInLog, namespaces::set)
+            .delete(DecidedInLog, namespaces::delete),
         Route::at("/v1/sessions")
             .get(DecidedByHandler, sessions::list)
             .post(DecidedInLog, sessions::open),

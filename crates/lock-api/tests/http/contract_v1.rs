@@ -300,8 +300,8 @@ fn lists_have_a_cursor_and_a_limit() {
         }
     }
     assert_eq!(
-        lists, 9,
-        "sessions, ephemerals, locks, history, children, tokens, roles, certificates, mirror"
+        lists, 10,
+        "sessions, ephemerals, locks, history, children, tokens, roles, certificates, namespaces, mirror"
     );
     let text = lock_api::http::openapi().to_string();
     assert!(!text.contains("next_after") && !text.contains("next_before"));

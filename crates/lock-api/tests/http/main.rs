@@ -31,6 +31,7 @@ mod locks;
 mod queued_waits;
 mod matrix;
 mod modes;
+mod namespaces;
 mod openapi;
 mod origin;
 mod race;

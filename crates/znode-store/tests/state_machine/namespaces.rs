@@ -408,6 +408,27 @@ fn take(replicas: &mut Replicas, step: &Step, number: u64) {
     }
 }
 
+#[test]
+fn there_is_an_end_to_namespaces() {
+    let (mut store, entry) = (Store::new(), EntryContext { time_ms: 1, term: 1 });
+    let mut set = |name: &str| {
+        let command = Command::SetQuotas {
+            namespace: NamespaceName::parse(name).expect("the name is legal"),
+            quotas: Some(Quotas::default()),
+        };
+        store
+            .apply(&entry, Request::anonymous(command), &mut Vec::new())
+            .outcome
+    };
+    for n in 0..MAX_NAMESPACES {
+        assert_eq!(set(&n.to_string()), Ok(Reply::LimitsSet));
+    }
+    let limit = MAX_NAMESPACES as u32;
+    let what = Limited::Namespaces;
+    assert_eq!(set("another"), Err(Refusal::LimitReached { what, limit }));
+    assert_eq!(set("0"), Ok(Reply::LimitsSet), "it is one of them");
+}
+
 proptest! {
     #![proptest_config(cases(96))]
 

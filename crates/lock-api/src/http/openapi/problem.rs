@@ -17,7 +17,7 @@ impl PartialSchema for Problem {
 
 fn document() -> Value {
     let codes: Vec<_> = Code::ALL.iter().map(|code| code.word()).collect();
-    json!({
+    let mut document = json!({
         "type": "object",
         "description": "What went wrong (RFC 9457). Programs switch on `code`; the facts beside it depend on the code.",
         "required": ["type", "title", "status", "detail", "code"],
@@ -51,6 +51,7 @@ fn document() -> Value {
             },
             "session": {"type": "string", "description": "The session that it is about."},
             "path": {"type": "string", "description": "The znode that it is about."},
+            "namespace": {"type": "string", "description": "The namespace that it is about."},
             "index": {"type": "integer", "description": "Which operation of the transaction failed, from 0."},
             "right": {"type": "string", "description": "The right that is missing, at `path`."},
             "token": {"type": "string", "description": "The id of the token that it is about."},
@@ -63,15 +64,46 @@ fn document() -> Value {
             "limit": {"type": "integer", "description": "How much of it may be, or the limit of the semaphore."},
             "would_be": {"type": "integer", "description": "How much it would be."},
             "bytes": {"type": "integer", "description": "How large the data is."},
-            "leader": {"type": ["integer", "null"], "description": "The leader, if the node knows one."},
-            "node_id": {"type": "integer", "description": "The member that it is about."},
-            "next_node_id": {"type": "integer", "description": "An id that was never given."},
-            "address": {"type": "string", "description": "The address that it is about."},
-            "lag": {"type": "integer", "description": "How many entries the member lacks."},
-            "voters": {"type": "integer", "description": "How many voters there would be."},
-            "reachable": {"type": "integer", "description": "How many of them answer."},
         },
-    })
+    });
+    for (fact, schema) in of_members() {
+        document["properties"][fact] = schema;
+    }
+    document
+}
+
+/// Returns the facts about members of the cluster. The macro `json` takes a bounded number of fields.
+fn of_members() -> [(&'static str, Value); 7] {
+    [
+        (
+            "leader",
+            json!({"type": ["integer", "null"], "description": "The leader, if the node knows one."}),
+        ),
+        (
+            "node_id",
+            json!({"type": "integer", "description": "The member that it is about."}),
+        ),
+        (
+            "next_node_id",
+            json!({"type": "integer", "description": "An id that was never given."}),
+        ),
+        (
+            "address",
+            json!({"type": "string", "description": "The address that it is about."}),
+        ),
+        (
+            "lag",
+            json!({"type": "integer", "description": "How many entries the member lacks."}),
+        ),
+        (
+            "voters",
+            json!({"type": "integer", "description": "How many voters there would be."}),
+        ),
+        (
+            "reachable",
+            json!({"type": "integer", "description": "How many of them answer."}),
+        ),
+    ]
 }
 
 fn strings(description: &str) -> Value {

@@ -6,8 +6,8 @@ use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, 
 use utoipa::{Number, PartialSchema, ToSchema};
 use znode_store::{
     MAX_CERTIFICATE_BYTES, MAX_DATA_BYTES, MAX_DESCRIPTION_BYTES, MAX_HOLD_BOUND_MS, MAX_LOCK_DELAY_MS,
-    MAX_LOCK_NAME_BYTES, MAX_NOTE_BYTES, MAX_OWNER_BYTES, MAX_PATH_BYTES, MAX_REQUEST_ID_BYTES,
-    MAX_ROLE_NAME_BYTES, MAX_TTL_MS,
+    MAX_LOCK_NAME_BYTES, MAX_NAMESPACE_BYTES, MAX_NOTE_BYTES, MAX_OWNER_BYTES, MAX_PATH_BYTES,
+    MAX_REQUEST_ID_BYTES, MAX_ROLE_NAME_BYTES, MAX_TTL_MS,
 };
 
 use crate::http::config::MAX_HTTP_PATH_BYTES;
@@ -143,6 +143,10 @@ words! {
         format!("A line for people. At most {MAX_DESCRIPTION_BYTES} bytes of UTF-8.");
     RoleName: text(1, Some(MAX_ROLE_NAME_BYTES)).pattern(Some("^[A-Za-z0-9._-]+$")).examples(["billing"]),
         "Name of a role. `admin` has all rights and cannot be changed; every caller has `anonymous`.";
+    NamespaceName: text(1, Some(MAX_NAMESPACE_BYTES)).pattern(Some("^[^/]+$")).examples(["billing"]),
+        format!("Name of a namespace: one component of a path, of at most {MAX_NAMESPACE_BYTES} bytes of UTF-8, except for `locks` and `zookeeper`.");
+    Quota: number(0, MAX_EXACT).examples([1000]), "Number of items, or their maximum.";
+    RequestRate: number(1, u64::from(u32::MAX)).examples([200]), "Requests per second.";
     RightWord: word(&["read", "lock", "write", "break", "administer"]), "A right.";
     Subject: text(1, Some(MAX_CERTIFICATE_BYTES)).examples(["CN=billing,O=Example"]),
         "Identity of a client's certificate: its subject (RFC 2253), or else its first alternative name.";

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use znode_store::{LockName, ModeStep, QuotaKind, SessionId, ZPath, Zxid};
+use znode_store::{LockName, ModeStep, NamespaceName, NamespaceQuota, QuotaKind, SessionId, ZPath, Zxid};
 
 use super::*;
 
@@ -76,6 +76,29 @@ fn refusals() -> Vec<(Refusal, u16, &'static str, Value)> {
             409,
             "quota_exceeded",
             json!({"path": "/a", "of": "bytes", "limit": 10, "would_be": 11}),
+        ),
+        (
+            Refusal::NamespaceQuotaExceeded {
+                namespace: NamespaceName::parse("a").unwrap(),
+                quota: NamespaceQuota::Locks,
+                limit: 10,
+                would_be: 11,
+            },
+            409,
+            "namespace_quota_exceeded",
+            json!({"namespace": "a", "of": "locks", "limit": 10, "would_be": 11}),
+        ),
+        (
+            Refusal::NoNamespace(NamespaceName::parse("a").unwrap()),
+            404,
+            "no_namespace",
+            json!({"namespace": "a"}),
+        ),
+        (
+            limit_reached(Limited::Namespaces),
+            409,
+            "limit_reached",
+            json!({"of": "namespaces", "limit": 7}),
         ),
         (
             limit_reached(Limited::Children(path())),

@@ -727,3 +727,51 @@ pub async fn access() -> BTreeSet<Answer> {
     ask("DELETE", "/v1/roles/idle", none(), 204, "").await;
     end(server).await
 }
+
+/// Calls the operations on namespaces, and provokes the refusals by their quotas.
+pub async fn namespaces() -> BTreeSet<Answer> {
+    let server = Server::start().await;
+    let session = server.session().await;
+    let (one, code) = ("/v1/namespaces/full", "namespace_quota_exceeded");
+    let open = json!([{"perms": "cdrwa", "scheme": "world", "id": "anyone"}]);
+    let by_lease = json!({"ttl_ms": 60_000});
+    let many = json!({"session": session, "locks": [{"name": "full/x"}]});
+    let create = json!({"ops": [{"create": {"path": "/full/x"}}]});
+    talk(
+        &server,
+        &[
+            ("GET", one, Value::Null, 404, "no_namespace"),
+            ("DELETE", one, Value::Null, 404, "no_namespace"),
+            ("PUT", one, json!({"requests_per_second": 0}), 400, "bad_request"),
+            ("PUT", "/v1/namespaces/locks", json!({}), 400, "bad_request"),
+            ("POST", "/v1/znodes/full", json!({"data": "12"}), 201, ""),
+            ("PUT", one, json!({"znodes": 1, "bytes": 2}), 200, ""),
+            ("GET", one, Value::Null, 200, ""),
+            ("GET", "/v1/namespaces", Value::Null, 200, ""),
+            ("POST", "/v1/locks/full%2Fx/acquire", by_lease, 409, code),
+            ("POST", "/v1/multilock/acquire", many, 409, code),
+            (
+                "PATCH",
+                "/v1/locks/full%2Fx",
+                json!({"draining": true}),
+                409,
+                code,
+            ),
+            ("POST", "/v1/znodes/full/x", json!({}), 409, code),
+            ("PUT", "/v1/znodes/full", json!({"data": "123"}), 409, code),
+            ("POST", "/v1/txn", create, 409, code),
+            ("POST", "/v1/mirror", put("/full/x", open), 409, code),
+            ("POST", "/v1/terraform/states/full%2Fx", json!({}), 409, code),
+            (
+                "POST",
+                "/v1/terraform/locks/full%2Fx",
+                json!({"ID": "one"}),
+                409,
+                code,
+            ),
+            ("DELETE", one, Value::Null, 204, ""),
+        ],
+    )
+    .await;
+    end(server).await
+}

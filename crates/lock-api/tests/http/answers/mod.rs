@@ -90,6 +90,16 @@ const ELSEWHERE_TESTED: &[(&str, &str, &str)] = &[
         "needs the maximum number of observers: `event_feed`",
     ),
     (
+        "setQuotas",
+        "limit_reached",
+        "takes ten thousand namespaces: znode-store's own tests",
+    ),
+    (
+        "setQuotas",
+        "no_namespace",
+        "needs another request that removes the quotas before the answer is built",
+    ),
+    (
         "createToken",
         "limit_reached",
         "takes ten thousand tokens: znode-store's own tests",
@@ -368,7 +378,10 @@ const MADE_UP: &str =
     "lg_00000000000000000000000000000001_0000000000000000000000000000000000000000000000000000000000000001";
 
 /// Operations that policies authorize, and no access control list of a znode.
-const OF_POLICIES: [&str; 29] = [
+const OF_POLICIES: [&str; 32] = [
+    "getNamespace",
+    "setQuotas",
+    "deleteNamespace",
     "awaitGrant",
     "getSession",
     "closeSession",
@@ -634,6 +647,7 @@ async fn every_documented_answer_is_given() {
     seen.extend(forbidden().await);
     seen.extend(not_allowed().await);
     seen.extend(conversations::access().await);
+    seen.extend(conversations::namespaces().await);
     seen.extend(bounded().await);
     seen.extend(unavailable().await);
     seen.extend(read_only().await);

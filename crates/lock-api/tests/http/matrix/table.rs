@@ -254,12 +254,29 @@ fn cluster() -> Vec<Row> {
 }
 
 fn access() -> Vec<Row> {
-    use Who::Administrators;
+    use Who::{Administrators, LetIn};
+    let namespace = "/v1/namespaces/{name}";
     let token = "/v1/tokens/{id}";
     let role = "/v1/roles/{role}";
     let made_up = "DELETE /v1/tokens/00000000000000000000000000000001";
     vec![
         plain("POST /v1/access/secure", json!({}), Administrators, 409),
+        plain("GET /v1/namespaces", NONE, LetIn, 200),
+        row(namespace, "GET /v1/namespaces/none", NONE, Administrators, 404),
+        row(
+            namespace,
+            "PUT /v1/namespaces/made",
+            json!({}),
+            Administrators,
+            200,
+        ),
+        row(
+            namespace,
+            "DELETE /v1/namespaces/never",
+            NONE,
+            Administrators,
+            404,
+        ),
         plain("GET /v1/tokens", NONE, Administrators, 200),
         plain("POST /v1/tokens", json!({"role": "none"}), Administrators, 201),
         row(token, made_up, NONE, Administrators, 404),

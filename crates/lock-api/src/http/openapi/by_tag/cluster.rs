@@ -180,6 +180,7 @@ fn mirror() -> Vec<Operation> {
             Code::NotMirrored,
             Code::NoChildrenForEphemerals,
             Code::SequenceExhausted,
+            Code::NamespaceQuotaExceeded,
             Code::LimitReached,
             Code::TooLarge,
             Code::Forbidden,

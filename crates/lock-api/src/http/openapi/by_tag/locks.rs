@@ -25,11 +25,12 @@ pub const WAITS: [Code; 5] = [
 ];
 
 /// Failures of a new contender.
-pub const NEW_CONTENDER: [Code; 6] = [
+pub const NEW_CONTENDER: [Code; 7] = [
     Code::Forbidden,
     Code::Draining,
     Code::NoChildrenForEphemerals,
     Code::QuotaExceeded,
+    Code::NamespaceQuotaExceeded,
     Code::LimitReached,
     Code::TooManyRequests,
 ];
@@ -122,6 +123,7 @@ fn changes() -> Vec<Operation> {
                 Code::ModeConflict,
                 Code::NoChildrenForEphemerals,
                 Code::QuotaExceeded,
+                Code::NamespaceQuotaExceeded,
                 Code::LimitReached,
                 Code::RequestIdReused,
             ])

@@ -6,6 +6,7 @@ mod cluster;
 mod leases;
 mod locks;
 mod multilock;
+mod namespaces;
 mod sessions;
 mod terraform;
 mod znodes;
@@ -65,6 +66,11 @@ pub fn tags() -> Vec<Tag> {
             name: "terraform",
             description: "HTTP backend of Terraform and OpenTofu: the state `NAME` is the data of the znode `/NAME`, and its lock is the lock `NAME`.",
             operations: terraform::operations(),
+        },
+        Tag {
+            name: "namespaces",
+            description: "A namespace is the first component of a lock's name or of a znode's path. Administrators bound its usage by quotas.",
+            operations: namespaces::operations(),
         },
         Tag {
             name: "access",

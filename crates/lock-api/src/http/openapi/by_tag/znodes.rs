@@ -25,12 +25,13 @@ const OF_CHANGE: [Code; 4] = [
 ];
 
 /// Further failures of a creation.
-const OF_CREATION: [Code; 6] = [
+const OF_CREATION: [Code; 7] = [
     Code::BadAcl,
     Code::NodeExists,
     Code::NoChildrenForEphemerals,
     Code::SequenceExhausted,
     Code::QuotaExceeded,
+    Code::NamespaceQuotaExceeded,
     Code::LimitReached,
 ];
 
@@ -93,6 +94,7 @@ fn single() -> Vec<Operation> {
                 Code::BadVersion,
                 Code::NoChildrenForEphemerals,
                 Code::QuotaExceeded,
+                Code::NamespaceQuotaExceeded,
                 Code::LimitReached,
                 Code::Internal,
             ])
