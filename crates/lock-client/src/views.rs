@@ -152,7 +152,8 @@ struct Page<T> {
         alias = "sessions",
         alias = "tokens",
         alias = "roles",
-        alias = "certificates"
+        alias = "certificates",
+        alias = "namespaces"
     )]
     items: Vec<T>,
     next_cursor: Option<String>,

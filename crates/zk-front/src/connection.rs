@@ -407,6 +407,7 @@ impl Connection {
                 match self.admit(&write, caught_up) {
                     Admission::Permitted(permit) => self.write(xid, received, write, permit, reply)?,
                     Admission::Refused(refused) => self.answer_write(xid, received, refused, reply)?,
+                    Admission::TooFast(code) => self.answer_known(xid, received, Err(code))?,
                     Admission::Waits => {
                         let request = Ok(request);
                         return Ok(Some(WaitingRequest {
@@ -534,7 +535,10 @@ impl Connection {
             return Admission::Waits;
         };
         match node.refusal(write) {
-            None => Admission::Permitted(permit),
+            None => match node.too_fast(write) {
+                None => Admission::Permitted(permit),
+                Some(refusal) => Admission::TooFast(translate::code(&refusal)),
+            },
             Some(refused) if caught_up => Admission::Refused(refused),
             Some(_) => {
                 if !self.outstanding.has_pending() {
@@ -744,6 +748,8 @@ enum Admission {
     Permitted(AdmissionPermit),
     /// The client has no right to the write.
     Refused(Applied),
+    /// The namespace has no request left at this moment.
+    TooFast(ErrorCode),
     Waits,
 }
 

@@ -10,6 +10,7 @@
 //! gets one also while others have more than the limit, which may have fallen since.
 
 mod caller;
+mod namespaces;
 mod openings;
 mod pace;
 mod work;
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 use znode_store::{Identities, Request};
 
 pub use self::caller::{Caller, shared_by};
+pub use self::namespaces::Namespaces;
 pub use self::openings::{OpeningBounds, TooFast};
 pub use self::work::Work;
 
@@ -133,6 +135,7 @@ struct State {
 #[derive(Debug)]
 pub struct Admission {
     state: Mutex<State>,
+    namespaces: Namespaces,
     /// Wakes waiters one by one when there is room: for new work, then for work that keeps or releases something.
     room: [Notify; 2],
 }
@@ -167,8 +170,14 @@ impl Admission {
         };
         Self {
             state: Mutex::new(state),
+            namespaces: Namespaces::default(),
             room: [Notify::new(), Notify::new()],
         }
+    }
+
+    /// Returns the rates of namespaces, and the refusals by their quotas.
+    pub fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
     }
 
     /// Changes the settings. Admitted proposals keep their permits. The pace is measured from the beginning, and if the rate of session

@@ -66,16 +66,30 @@ pub struct Openings {
     addresses: HashMap<Box<str>, Bucket>,
 }
 
+/// Token bucket.
 #[derive(Debug, Clone, Copy)]
-struct Bucket {
-    tokens: f64,
+pub(super) struct Bucket {
+    pub(super) tokens: f64,
     at: Instant,
 }
 
 impl Bucket {
+    /// Returns a bucket with all tokens of a burst.
+    pub(super) fn full(burst: f64, now: Instant) -> Self {
+        Self {
+            tokens: burst,
+            at: now,
+        }
+    }
+
+    /// Returns the time since tokens were added.
+    pub(super) fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.at)
+    }
+
     /// Adds the tokens for the time since the last call.
-    fn fill(&mut self, now: Instant, per_second: f64, burst: f64) {
-        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+    pub(super) fn fill(&mut self, now: Instant, per_second: f64, burst: f64) {
+        let passed = self.age(now).as_secs_f64();
         self.tokens = (self.tokens + passed * per_second).min(burst);
         self.at = now;
     }
@@ -90,10 +104,7 @@ impl Openings {
     pub fn new(bounds: OpeningBounds, now: Instant) -> Self {
         Self {
             bounds,
-            all: Bucket {
-                tokens: f64::from(bounds.burst),
-                at: now,
-            },
+            all: Bucket::full(f64::from(bounds.burst), now),
             addresses: HashMap::new(),
         }
     }
@@ -110,11 +121,7 @@ impl Openings {
                 self.forget_idle_addresses(now, own_rate, own_burst);
             }
             if self.addresses.len() < MAX_ADDRESSES {
-                let full = Bucket {
-                    tokens: own_burst,
-                    at: now,
-                };
-                self.addresses.insert(host.into(), full);
+                self.addresses.insert(host.into(), Bucket::full(own_burst, now));
             }
         }
         let own = self.addresses.get_mut(host);

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use znode_store::LockCounts;
+use znode_store::{LockCounts, NamespaceQuota, NamespaceView};
 
 use crate::node::Node;
 use instruments::text_format::Sheet;
@@ -11,6 +11,10 @@ use raft_node::status::ClusterStatus;
 
 /// Number of locks that are counted before the state is unlocked for a moment, because no command is applied meanwhile.
 const LOCKS_AT_ONCE: usize = 2_048;
+
+/// Maximum number of namespaces with metrics of their own, the first ones by name. Each is up to fourteen series at every node, and a monitoring
+/// system takes some thousands of each target.
+pub const MAX_NAMESPACES_MEASURED: usize = 256;
 
 pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Result {
     let (znodes, sessions, locks, limits, is_secured) = node.read(|store| {
@@ -35,12 +39,40 @@ pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) 
     sheet.gauge("lock_holders", "Holders of locks", locks.holders)?;
     sheet.gauge("lock_waiters", "Waiters for locks", locks.waiters)?;
     below_prefixes(sheet, node)?;
+    namespaces(sheet, node)?;
     let watches = node.watch_counts();
     sheet.gauge("watches", "Watches of the clients of this node", watches.watches)?;
     let help = "Limit on the number of watches of this node";
     sheet.gauge("watches_limit", help, node.config().watches.limits.per_node)?;
     session_events(sheet, node)?;
     admission(sheet, node)
+}
+
+/// Writes usage, quotas and refusals of namespaces.
+fn namespaces(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
+    let views: Vec<NamespaceView> =
+        node.read(|store| store.namespaces().take(MAX_NAMESPACES_MEASURED).collect());
+    let each = |of: &dyn Fn(&NamespaceView, NamespaceQuota) -> Option<u64>| {
+        let mut samples = Vec::new();
+        for view in &views {
+            let name = view.namespace.as_str();
+            let with =
+                |quota: NamespaceQuota| Some(([("namespace", name), ("of", quota.word())], of(view, quota)?));
+            samples.extend(NamespaceQuota::ALL.into_iter().filter_map(with));
+        }
+        samples
+    };
+    let help = "Usage of a namespace with quotas";
+    sheet.gauges("namespace_usage", help, each(&|view, quota| view.usage.of(quota)))?;
+    let help = "Quota of a namespace";
+    sheet.gauges(
+        "namespace_quota",
+        help,
+        each(&|view, quota| view.quotas.of(quota)),
+    )?;
+    let help = "Requests of this node's clients that a quota of a namespace refused";
+    let refused = each(&|view, quota| Some(node.refused_by_quota(&view.namespace, quota)));
+    sheet.counters("namespace_refused", help, refused)
 }
 
 fn below_prefixes(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {

@@ -19,8 +19,8 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use znode_store::{
-    Applied, Command, HolderId, Identities, LockName, Password, Refusal, Reply, Request, RequestId,
-    SessionFate, SessionId, Store, ZPath, Zxid,
+    Applied, Command, HolderId, Identities, LockName, NamespaceName, NamespaceQuota, Password, Refusal,
+    Reply, Request, RequestId, SessionFate, SessionId, Store, ZPath, Zxid,
 };
 use znode_watch::{TooManyWatches, WatchCounts, WatchKind};
 
@@ -123,6 +123,12 @@ impl Node {
                 return Ok(refused);
             }
         }
+        if let Some(refusal) = self.too_fast(&request) {
+            return Ok(Applied {
+                zxid: self.read_facts(Store::zxid),
+                outcome: Err(refusal),
+            });
+        }
         let applied = SubmittedProposal::submit(self, request, permit)?.await?;
         if let (Some(session), Ok(_)) = (closed, &applied.outcome) {
             self.wait_for_session_end(session).await;
@@ -160,6 +166,23 @@ impl Node {
             zxid: store.zxid(),
             outcome: Err(refusal.err()?),
         })
+    }
+
+    /// Takes a token of each namespace with a rate that a request changes, or returns the refusal, which counts as the end of a proposal.
+    pub fn too_fast(&self, request: &Request) -> Option<Refusal> {
+        let inner = &self.inner;
+        let namespaces = inner.admission.namespaces();
+        let store = inner.replica.store.read();
+        let refusal = namespaces.refusal(&store, request, Instant::now())?;
+        drop(store);
+        namespaces.note(&refusal);
+        self.counters().ended(Ended::Refused, None);
+        Some(refusal)
+    }
+
+    /// Returns the number of refusals of requests of this node's clients by a quota of a namespace.
+    pub fn refused_by_quota(&self, namespace: &NamespaceName, quota: NamespaceQuota) -> u64 {
+        self.inner.admission.namespaces().refused(namespace, quota)
     }
 
     /// Returns the refusal of a request by the rights of its caller after a read barrier. It counts as the end of a proposal.

@@ -83,6 +83,13 @@ impl SubmittedProposal {
     fn over(&mut self, answered: Answered) -> ProposalResult {
         self.is_over = true;
         let Answered { result, stamps } = answered;
+        if let Ok(Applied {
+            outcome: Err(refusal),
+            ..
+        }) = &result
+        {
+            self.node.inner.admission.namespaces().note(refusal);
+        }
         let how = match &result {
             Ok(Applied { outcome: Ok(_), .. }) => Ended::Done,
             Ok(Applied { outcome: Err(_), .. }) => Ended::Refused,

@@ -9,8 +9,8 @@ use cli_support::usage::UsageError;
 use super::exit::Failure;
 use super::lock_verbs::LockVerb;
 use super::{
-    access, election, events, history, lease, lock_command, lock_verbs, locks, policy, sessions, status,
-    token, znodes,
+    access, election, events, history, lease, lock_command, lock_verbs, locks, namespace, policy, sessions,
+    status, token, znodes,
 };
 
 /// Commands of a client.
@@ -53,6 +53,11 @@ lockgate lock [OPTIONS] <NAME>... -- <COMMAND>...
     Auth {
         #[command(subcommand)]
         command: Auth,
+    },
+    /// Bound the usage of tenants: list, show, set and delete quotas of namespaces
+    Namespace {
+        #[command(subcommand)]
+        command: namespace::Command,
     },
     /// Serve locks to an AI agent: a server of the Model Context Protocol on standard input and output
     #[cfg(feature = "mcp")]
@@ -153,6 +158,7 @@ pub fn run(command: Command) -> Result<ExitCode, Failure> {
                 Auth::Token { command } => token::run(command).await,
                 Auth::Policy { command } => policy::run(command).await,
             },
+            Command::Namespace { command } => namespace::run(command).await,
             #[cfg(feature = "mcp")]
             Command::Mcp(arguments) => super::mcp::run(arguments).await,
             Command::Events(arguments) => events::events(arguments).await,

@@ -30,7 +30,7 @@ const LOCAL: [&str; 13] = [
 
 /// Commands without a result in several formats: they run something, print a file, or print a sentence that
 /// confirms a change. `migrate` reports its progress, with `--json` as events.
-const WITHOUT_RESULT: [&str; 32] = [
+const WITHOUT_RESULT: [&str; 33] = [
     "lockgate dev down",
     "lockgate dev snapshot",
     "lockgate dev kill",
@@ -45,6 +45,7 @@ const WITHOUT_RESULT: [&str; 32] = [
     "lockgate session end",
     "lockgate znode rm",
     "lockgate znode acl set",
+    "lockgate namespace delete",
     "lockgate auth token revoke",
     "lockgate auth policy set",
     "lockgate auth policy delete",

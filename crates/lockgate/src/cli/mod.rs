@@ -30,6 +30,7 @@ mod locks;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod member;
+mod namespace;
 mod new_token;
 mod policy;
 mod servers;

@@ -111,9 +111,20 @@ pub enum NamespaceQuota {
     Znodes,
     /// Bytes of data.
     Bytes,
+    /// Requests per second. Nodes refuse them, and the state never does.
+    RequestsPerSecond,
 }
 
 impl NamespaceQuota {
+    /// All quotas.
+    pub const ALL: [Self; 5] = [
+        Self::Sessions,
+        Self::Locks,
+        Self::Znodes,
+        Self::Bytes,
+        Self::RequestsPerSecond,
+    ];
+
     /// Returns its word, in error texts and in the API.
     pub fn word(self) -> &'static str {
         match self {
@@ -121,6 +132,33 @@ impl NamespaceQuota {
             Self::Locks => "locks",
             Self::Znodes => "znodes",
             Self::Bytes => "bytes",
+            Self::RequestsPerSecond => "requests_per_second",
+        }
+    }
+}
+
+impl Quotas {
+    /// Returns one of the quotas.
+    pub fn of(&self, quota: NamespaceQuota) -> Option<u64> {
+        match quota {
+            NamespaceQuota::Sessions => self.sessions,
+            NamespaceQuota::Locks => self.locks,
+            NamespaceQuota::Znodes => self.znodes,
+            NamespaceQuota::Bytes => self.bytes,
+            NamespaceQuota::RequestsPerSecond => self.requests_per_second.map(u64::from),
+        }
+    }
+}
+
+impl NamespaceUsage {
+    /// Returns the quantity that a quota limits. The rate has no usage.
+    pub fn of(&self, quota: NamespaceQuota) -> Option<u64> {
+        match quota {
+            NamespaceQuota::Sessions => Some(self.sessions),
+            NamespaceQuota::Locks => Some(self.locks),
+            NamespaceQuota::Znodes => Some(self.znodes),
+            NamespaceQuota::Bytes => Some(self.bytes),
+            NamespaceQuota::RequestsPerSecond => None,
         }
     }
 }

@@ -250,6 +250,11 @@ impl Store {
         self.limits
     }
 
+    /// Returns whether any namespace has quotas.
+    pub fn has_namespaces(&self) -> bool {
+        !self.tree.namespaces().is_empty()
+    }
+
     /// Returns the quotas and the usage of a namespace, if it has quotas.
     pub fn namespace(&self, name: &str) -> Option<NamespaceView> {
         self.tree.namespaces().get(name)

@@ -138,6 +138,10 @@ impl Namespaces {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns a namespace with quotas.
     pub(crate) fn get(&self, name: &str) -> Option<NamespaceView> {
         let (name, counted) = self.0.get_key_value(name)?;
@@ -171,20 +175,15 @@ impl Counted {
 
     /// Refuses growth beyond a quota.
     fn check(&self, name: &NamespaceName, growth: NamespaceUsage) -> Result<(), Refusal> {
-        let (used, quotas) = (self.counts.usage(), &self.quotas);
-        for (quota, growth, used, limit) in [
-            (
-                NamespaceQuota::Sessions,
-                growth.sessions,
-                used.sessions,
-                quotas.sessions,
-            ),
-            (NamespaceQuota::Locks, growth.locks, used.locks, quotas.locks),
-            (NamespaceQuota::Znodes, growth.znodes, used.znodes, quotas.znodes),
-            (NamespaceQuota::Bytes, growth.bytes, used.bytes, quotas.bytes),
-        ] {
+        let used = self.counts.usage();
+        for quota in NamespaceQuota::ALL {
+            let (Some(limit), Some(growth), Some(used)) =
+                (self.quotas.of(quota), growth.of(quota), used.of(quota))
+            else {
+                continue;
+            };
             let would_be = used.saturating_add(growth);
-            if let Some(limit) = limit.filter(|limit| growth > 0 && would_be > *limit) {
+            if growth > 0 && would_be > limit {
                 return Err(Refusal::NamespaceQuotaExceeded {
                     namespace: name.clone(),
                     quota,

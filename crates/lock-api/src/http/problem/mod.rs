@@ -20,7 +20,8 @@ use lock_node::{
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use znode_store::{
-    AccessRefusal, BadPath, BadRequestId, Limited, LockMode, LockName, Owner, Refusal, SessionId,
+    AccessRefusal, BadPath, BadRequestId, Limited, LockMode, LockName, NamespaceQuota, Owner, Refusal,
+    SessionId,
 };
 
 use super::http_request_id::HttpRequestId;
@@ -388,6 +389,15 @@ impl From<Refusal> for Problem {
                 .with("of", what.to_string())
                 .with("limit", limit)
                 .with("would_be", would_be),
+            Refusal::NamespaceQuotaExceeded {
+                namespace,
+                quota: quota @ NamespaceQuota::RequestsPerSecond,
+                limit,
+                would_be: _,
+            } => problem(Code::TooManyRequests)
+                .with("namespace", namespace)
+                .with("of", quota.word())
+                .with("limit", limit),
             Refusal::NamespaceQuotaExceeded {
                 namespace,
                 quota,
