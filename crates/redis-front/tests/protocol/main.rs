@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use lock_node::Node;
 use redis_front::RedisConfig;
-use znode_store::{HoldingLease, LockName, LockUse};
+use znode_store::{Command, HoldingLease, LockName, LockUse, NamespaceName, Quotas, Request};
 
 use crate::harness::{Cluster, until};
 
@@ -270,6 +270,39 @@ async fn disabled_commands_are_refused_also_in_a_transaction() {
             FLUSHALL => -NOPERM the command FLUSHALL is disabled…
             EXEC => -EXECABORT…
             DELIFEQ job one => :1
+            "#,
+        )
+        .await;
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn quota_of_the_namespace_of_all_keys_refuses_more_keys() {
+    let cluster = Cluster::start(1).await;
+    let mut client = cluster.client(0).await;
+    let quotas = Quotas {
+        locks: Some(1),
+        ..Quotas::default()
+    };
+    let set = Command::SetQuotas {
+        namespace: NamespaceName::parse("redis").unwrap(),
+        quotas: Some(quotas),
+    };
+    let applied = cluster.served[0]
+        .node
+        .propose(Request::anonymous(set))
+        .await
+        .unwrap();
+    applied.outcome.unwrap();
+    client
+        .script(
+            r#"
+            SET a one NX PX 60000 => +OK
+            SET b one NX PX 60000 => -ERR the quota of namespace redis for locks is 1, and this would make it 2
+            SET a two NX PX 60000 => null
+            GET b => null
+            DEL a => :1
+            SET b one NX PX 60000 => +OK
             "#,
         )
         .await;

@@ -11,9 +11,9 @@ use tokio::net::TcpStream;
 use zk_front::FourLetterWord;
 use zk_front::ZkConfig;
 use zk_wire::{ErrorCode, MultiResult, Reply, Request, watch_mode};
-use znode_store::MAX_OPERATIONS;
+use znode_store::{Command, MAX_OPERATIONS, NamespaceName, Quotas};
 
-use crate::client::{Client, PERSISTENT, Stream, create, exists, get, set};
+use crate::client::{Client, PERSISTENT, Received, Stream, create, delete, exists, get, set};
 use crate::cluster::{Cluster, TIMEOUT};
 
 fn create_null(path: &str) -> Request {
@@ -245,5 +245,83 @@ async fn mean_latency_lies_between_minimum_and_maximum() {
         };
         assert!(figures.is_sorted(), "{text}");
     }
+    cluster.stop().await;
+}
+
+/// Sets the quotas of the namespace `a`.
+async fn set_quotas(cluster: &Cluster, quotas: Quotas) {
+    let command = Command::SetQuotas {
+        namespace: NamespaceName::parse("a").unwrap(),
+        quotas: Some(quotas),
+    };
+    let applied = cluster
+        .node(1)
+        .propose(znode_store::Request::anonymous(command))
+        .await;
+    applied.unwrap().outcome.unwrap();
+}
+
+#[tokio::test]
+async fn quota_of_a_namespace_is_quota_exceeded() {
+    let cluster = Cluster::start(1).await;
+    let mut client = Client::connect(cluster.address(1)).await;
+    client.create("/a", PERSISTENT).await;
+    let quotas = Quotas {
+        znodes: Some(2),
+        bytes: Some(3),
+        ..Quotas::default()
+    };
+    set_quotas(&cluster, quotas).await;
+    client.create("/a/b", PERSISTENT).await;
+    let exceeded = Err(ErrorCode::QUOTA_EXCEEDED);
+    assert_eq!(client.call(&create("/a/c", PERSISTENT)).await, exceeded);
+    assert_eq!(client.call(&set("/a", "1234")).await, exceeded);
+    assert!(client.call(&set("/a", "123")).await.is_ok());
+    let multi = Request::Multi(vec![set("/a", ""), create("/a/c", PERSISTENT)]);
+    let Ok(Reply::Results(results)) = client.call(&multi).await else {
+        panic!("it has results");
+    };
+    assert_eq!(results[1], MultiResult::Error(ErrorCode::QUOTA_EXCEEDED));
+    assert!(client.call(&delete("/a/b")).await.is_ok());
+    client.create("/a/c", PERSISTENT).await;
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn rate_of_a_namespace_refuses_writes_in_their_order() {
+    let cluster = Cluster::start(1).await;
+    let mut client = Client::connect(cluster.address(1)).await;
+    client.create("/a", PERSISTENT).await;
+    client.create("/other", PERSISTENT).await;
+    let quotas = Quotas {
+        requests_per_second: Some(1),
+        ..Quotas::default()
+    };
+    set_quotas(&cluster, quotas).await;
+    // Sent at once, so that no second passes between them. The bucket has one token, and perhaps gets another one meanwhile.
+    let mut writes = Vec::new();
+    for _ in 0..50 {
+        writes.extend([set("/a", "x"), set("/other", "x"), get("/a", false)]);
+    }
+    client.send_all(&writes).await;
+    let mut refused = 0;
+    for write in &writes {
+        let Received::Reply { outcome, .. } = client.receive(write).await else {
+            panic!("{write:?} has no reply");
+        };
+        match write {
+            Request::SetData { path, .. } if path == "/a" => match outcome {
+                Err(code) => {
+                    assert_eq!(code, ErrorCode::QUOTA_EXCEEDED);
+                    refused += 1;
+                }
+                Ok(_) => {}
+            },
+            _ => assert!(outcome.is_ok(), "{write:?}: {outcome:?}"),
+        }
+    }
+    assert!(refused > 0 && refused < 50, "{refused} of 50 were refused");
+    // A delete takes no token.
+    assert!(client.call(&delete("/a")).await.is_ok());
     cluster.stop().await;
 }

@@ -251,7 +251,6 @@ fn execute(
         }
         Command::RenewLease { lease, timeout_ms } => leases::renew_lease(store, cx, &lease, timeout_ms),
         Command::ReleaseLease { lease } => leases::release_lease(store, cx, &lease),
-        // The recorded outcome is the one of limits, so that a snapshot without quotas has no word of them.
         Command::SetQuotas { namespace, quotas } => {
             match quotas {
                 Some(quotas) => store.tree.set_quotas(namespace, quotas)?,

@@ -16,7 +16,7 @@ use crate::model::damage::{Damage, NEVER_COUNTED};
 use crate::model::entry::Rules;
 use crate::model::ids::{MAX_REQUEST_ID_BYTES, RequestId};
 use crate::model::lock::{LockCommand, LockWish};
-use crate::model::refusal::{Limited, Refusal};
+use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
 use crate::stable_hash::{self, FixedState, Table};
 
@@ -337,25 +337,11 @@ impl CachedRequests {
 }
 
 /// Returns whether an outcome is the final answer to its request. A session id that was taken is not: the node draws another one and
-/// proposes the same request again. A quota of a namespace is not either: the request may succeed when something was deleted.
-/// (And former versions cannot read such an outcome. They may get a snapshot once the last quotas are removed.)
+/// proposes the same request again.
 pub(crate) fn is_final(outcome: &Outcome) -> bool {
-    let refusal = match outcome {
-        Ok(_) => return true,
-        Err(Refusal::Multi { refusal, .. }) => refusal,
-        Err(refusal) => refusal,
-    };
     !matches!(
-        refusal,
-        Refusal::SessionIdTaken(_)
-            | Refusal::StaleLeader
-            | Refusal::RequestIdReused
-            | Refusal::NamespaceQuotaExceeded { .. }
-            | Refusal::NoNamespace(_)
-            | Refusal::LimitReached {
-                what: Limited::Namespaces,
-                ..
-            }
+        outcome,
+        Err(Refusal::SessionIdTaken(_) | Refusal::StaleLeader | Refusal::RequestIdReused)
     )
 }
 

@@ -68,7 +68,8 @@ pub(crate) struct SnapshotBuilder {
     endings: Vec<(SessionId, Ending)>,
     ended: Vec<SessionId>,
     leases: Leases,
-    quotas: Vec<(NamespaceName, Quotas)>,
+    /// Quotas of namespaces, if one was ever set.
+    quotas: Option<Vec<(NamespaceName, Quotas)>>,
     sessionless: Arc<RequestCache>,
     locks: Vec<KeptState>,
     /// Znodes of the last part whose data is null, until a part records that.
@@ -115,7 +116,7 @@ impl SnapshotBuilder {
         Self {
             header,
             format: match (has_leases, is_former) {
-                _ if !quotas.is_empty() => FORMAT,
+                _ if quotas.is_some() => FORMAT,
                 (true, _) => FORMAT_WITHOUT_QUOTAS,
                 (false, false) => FORMAT_WITHOUT_LEASES,
                 (false, true) => OLDEST_FORMAT,
@@ -154,9 +155,9 @@ impl SnapshotBuilder {
     }
 
     fn after_leases(&self) -> Stage {
-        match self.quotas.is_empty() {
-            true => Stage::Requests(0),
-            false => Stage::Quotas,
+        match &self.quotas {
+            None => Stage::Requests(0),
+            Some(_) => Stage::Quotas,
         }
     }
 
@@ -221,7 +222,7 @@ impl SnapshotBuilder {
             }
             Stage::Quotas => {
                 self.stage = Stage::Requests(0);
-                Part::Quotas(core::mem::take(&mut self.quotas))
+                Part::Quotas(self.quotas.take().unwrap_or_default())
             }
             Stage::Requests(drawn) => {
                 let next = self.sessionless.next();

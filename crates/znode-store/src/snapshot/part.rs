@@ -19,7 +19,7 @@ use crate::tree::index::NodeIndex;
 /// Version of the layout of the parts. It is raised whenever an older build could not read them.
 pub(crate) const FORMAT: u32 = 9;
 
-/// Layout without quotas of namespaces: [`Part::Quotas`].
+/// Layout without quotas of namespaces: [`Part::Quotas`], and recorded refusals by quotas.
 pub(crate) const FORMAT_WITHOUT_QUOTAS: u32 = 8;
 
 /// Layout without leases and bounds of holds: [`Part::Leases`], the bounds in contenders' records, and the replies to leases.
@@ -70,6 +70,6 @@ pub(crate) enum Part {
     Endings(Vec<(SessionId, Ending)>),
     /// The sessions that are leases: after the ended sessions, and only if there are any. From format 8 on.
     Leases(Leases),
-    /// The quotas of namespaces, by name: after the leases, and only if there are any. From format 9 on.
+    /// The quotas of namespaces, by name: after the leases, and only if one was ever set. From format 9 on.
     Quotas(Vec<(NamespaceName, Quotas)>),
 }

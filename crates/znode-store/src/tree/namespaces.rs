@@ -23,9 +23,13 @@ use crate::tree::Tree;
 use crate::tree::index::NodeIndex;
 use crate::tree::node::Node;
 
-/// Namespaces with quotas, by name.
+/// Namespaces with quotas.
 #[derive(Default)]
-pub(crate) struct Namespaces(BTreeMap<NamespaceName, Counted>);
+pub(crate) struct Namespaces {
+    /// True once a quota was set. From then on a recorded outcome may be a refusal by a quota, which former versions cannot read.
+    were_set: bool,
+    by_name: BTreeMap<NamespaceName, Counted>,
+}
 
 /// Quotas and usage of one namespace.
 struct Counted {
@@ -122,45 +126,41 @@ fn would_contend(path: &ZPath) -> bool {
 }
 
 impl Namespaces {
-    /// Returns the quotas, as they go into a snapshot and the digest.
-    pub(crate) fn records(&self) -> Vec<(NamespaceName, Quotas)> {
-        let records = self.0.iter();
-        records
-            .map(|(name, counted)| (name.clone(), counted.quotas))
-            .collect()
+    /// Returns the quotas, as they go into a snapshot and the digest; `None` if none was ever set.
+    pub(crate) fn records(&self) -> Option<Vec<(NamespaceName, Quotas)>> {
+        let records = self.by_name.iter();
+        let records = records.map(|(name, counted)| (name.clone(), counted.quotas));
+        self.were_set.then(|| records.collect())
     }
 
-    /// Returns the quotas' share of the digest. Former versions have no quotas, so a state without them has the same digest there.
+    /// Returns the quotas' share of the digest. Former versions have none, so a state in which none was ever set has the same digest there.
     pub(crate) fn digest(&self) -> u64 {
-        match self.0.is_empty() {
-            true => 0,
-            false => stable_hash::of(&self.records()),
-        }
+        self.records().map_or(0, |records| stable_hash::of(&records))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.by_name.is_empty()
     }
 
     /// Returns a namespace with quotas.
     pub(crate) fn get(&self, name: &str) -> Option<NamespaceView> {
-        let (name, counted) = self.0.get_key_value(name)?;
+        let (name, counted) = self.by_name.get_key_value(name)?;
         Some(counted.view(name))
     }
 
     /// Returns the namespaces with quotas whose names follow `after`, by name.
     pub(crate) fn following(&self, after: Option<&str>) -> impl Iterator<Item = NamespaceView> {
         let first = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let range = self.0.range::<str, _>((first, Bound::Unbounded));
+        let range = self.by_name.range::<str, _>((first, Bound::Unbounded));
         range.map(|(name, counted)| counted.view(name))
     }
 
     /// Returns the counts of the namespace that a path is in, if it has quotas.
     fn counts_of(&mut self, path: &ZPath) -> Option<&mut Counts> {
-        if self.0.is_empty() {
+        if self.by_name.is_empty() {
             return None;
         }
-        Some(&mut self.0.get_mut(namespace_of(path)?)?.counts)
+        Some(&mut self.by_name.get_mut(namespace_of(path)?)?.counts)
     }
 }
 
@@ -203,24 +203,25 @@ impl Tree {
 
     /// Sets the quotas of a namespace, whose usage is counted if it had none. Refuses one more namespace than allowed.
     pub(crate) fn set_quotas(&mut self, name: NamespaceName, quotas: Quotas) -> Result<(), Refusal> {
-        if let Some(counted) = self.namespaces.0.get_mut(&name) {
+        self.namespaces.were_set = true;
+        if let Some(counted) = self.namespaces.by_name.get_mut(&name) {
             counted.quotas = quotas;
             return Ok(());
         }
-        if self.namespaces.0.len() >= MAX_NAMESPACES {
+        if self.namespaces.by_name.len() >= MAX_NAMESPACES {
             return Err(Refusal::LimitReached {
                 what: Limited::Namespaces,
                 limit: MAX_NAMESPACES as u32,
             });
         }
         let counts = self.count_namespace(&name);
-        self.namespaces.0.insert(name, Counted { quotas, counts });
+        self.namespaces.by_name.insert(name, Counted { quotas, counts });
         Ok(())
     }
 
     /// Removes the quotas of a namespace, and forgets its usage.
     pub(crate) fn remove_quotas(&mut self, name: &NamespaceName) -> Result<(), Refusal> {
-        match self.namespaces.0.remove(name) {
+        match self.namespaces.by_name.remove(name) {
             Some(_) => Ok(()),
             None => Err(Refusal::NoNamespace(name.clone())),
         }
@@ -228,8 +229,9 @@ impl Tree {
 
     /// Sets the quotas of a snapshot, after all nodes were added.
     pub(crate) fn restore_quotas(&mut self, records: Vec<(NamespaceName, Quotas)>) -> Result<(), Damage> {
+        self.namespaces.were_set = true;
         for (name, quotas) in records {
-            if self.namespaces.0.contains_key(&name) || self.set_quotas(name, quotas).is_err() {
+            if self.namespaces.by_name.contains_key(&name) || self.set_quotas(name, quotas).is_err() {
                 return Err("a namespace in it is there twice, or one too many");
             }
         }
@@ -287,10 +289,10 @@ impl Tree {
 
     /// Refuses a change at `path` that would exceed a quota of its namespace.
     pub(crate) fn check_namespace(&self, path: &ZPath, growth: &NamespaceGrowth) -> Result<(), Refusal> {
-        if self.namespaces.0.is_empty() {
+        if self.namespaces.by_name.is_empty() {
             return Ok(());
         }
-        let found = namespace_of(path).and_then(|name| self.namespaces.0.get_key_value(name));
+        let found = namespace_of(path).and_then(|name| self.namespaces.by_name.get_key_value(name));
         match found {
             Some((name, counted)) => counted.check(name, counted.counts.growth(path, growth)),
             None => Ok(()),

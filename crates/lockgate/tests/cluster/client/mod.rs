@@ -13,6 +13,7 @@ mod library_leases;
 mod lock_command;
 mod mcp;
 mod modes;
+mod namespaces;
 mod paused;
 pub mod proxy;
 mod recipes;

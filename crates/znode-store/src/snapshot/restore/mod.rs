@@ -54,7 +54,8 @@ pub struct Restorer {
     store: Option<Store>,
     tree: Rebuild,
     locks: Vec<KeptState>,
-    quotas: Vec<(NamespaceName, Quotas)>,
+    /// Quotas of namespaces, if the snapshot has the part.
+    quotas: Option<Vec<(NamespaceName, Quotas)>>,
     /// Digest that the state must have; `None` before the last part.
     digest: Option<u64>,
 }
@@ -142,7 +143,7 @@ impl Restorer {
                 }
             }
             (Part::Leases(leases), Some(store)) => store.sessions.restore_leases(leases)?,
-            (Part::Quotas(quotas), Some(_)) => self.quotas.extend(quotas),
+            (Part::Quotas(quotas), Some(_)) => self.quotas.get_or_insert_default().extend(quotas),
             // Only a session's call can wait in a queue.
             (Part::Requests(requests), Some(_)) if requests.waits() => {
                 return Err(SnapshotError::Damaged("a request in it waits without a session"));
@@ -206,7 +207,9 @@ impl Restorer {
             }
         }
         store.locks.restored(self.locks, store.zxid)?;
-        store.tree.restore_quotas(self.quotas)?;
+        if let Some(quotas) = self.quotas {
+            store.tree.restore_quotas(quotas)?;
+        }
         match store.digest_parts().with_tree(written) {
             // A restore that forgets a part of the state gets another digest. The planted bug skips this check.
             found if found != claimed && !planted::is(Bug::ForgottenCounter) => {
