@@ -61,6 +61,7 @@ impl World {
         tracing::info!(?names, "no more faults hit these nodes");
         self.spare(&core);
         self.operator = None;
+        self.administrator = None;
         let began = self.now();
         self.probe_until_served(&core, began + SERVES_WITHIN)
             .map_err(|why| format!("liveness: healthy nodes {names:?} {why}"))?;

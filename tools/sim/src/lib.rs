@@ -54,6 +54,7 @@ pub mod faults;
 pub mod ending;
 mod rollback;
 mod policies;
+mod quotas;
 pub mod stalls;
 pub mod invariants;
 

@@ -9,10 +9,11 @@ use crate::faults::Kind;
 use crate::fleet;
 use crate::plan::Plan;
 use crate::policies::Operator;
+use crate::quotas::Administrator;
 use crate::stopwatch::Stopwatch;
 
 /// Bugs that the simulation has to find.
-pub const DETECTABLE: [Bug; 27] = [
+pub const DETECTABLE: [Bug; 28] = [
     Bug::UnsyncedLog,
     Bug::UnsyncedVote,
     Bug::StaleRead,
@@ -40,6 +41,7 @@ pub const DETECTABLE: [Bug; 27] = [
     Bug::HoldOutlivesBound,
     Bug::MinHoldOfWaiters,
     Bug::PlaceOfRequest,
+    Bug::UsageOutlivesZnode,
 ];
 
 /// Bugs that cost an election in a cluster whose nodes only stall; searched for in such runs.
@@ -54,6 +56,7 @@ fn can_show(bug: Bug, plan: &Plan) -> bool {
         Bug::SilenceForgotten | Bug::HoldOutlivesBound => plan.is_gentle,
         Bug::TrustedReturn | Bug::CountedStarts => plan.kinds.contains(&Kind::OldImage),
         Bug::WaitOutlivesRight => Operator::draw(plan.seed).is_some(),
+        Bug::UsageOutlivesZnode => Administrator::draw(plan.seed).is_some(),
         _ => true,
     }
 }

@@ -17,6 +17,7 @@ use crate::machine::{End, Machine};
 use crate::network::{Network, Shared};
 use crate::plan::Plan;
 use crate::policies::Operator;
+use crate::quotas::Administrator;
 use crate::time::{MILLI, Micros};
 
 /// Time within which all machines are switched on.
@@ -79,6 +80,8 @@ pub struct World {
     pub(crate) probes: u64,
     /// Operator that changes the clients' rights, in some seeds.
     pub(crate) operator: Option<Operator>,
+    /// Administrator who changes quotas of namespaces, in some seeds.
+    pub(crate) administrator: Option<Administrator>,
     ticks: u64,
 }
 
@@ -161,6 +164,7 @@ impl World {
             next_probe: 0,
             probes: 0,
             operator: Operator::draw(seed),
+            administrator: Administrator::draw(seed),
             ticks: 0,
         }
     }
@@ -219,6 +223,7 @@ impl World {
                 self.check_rolled_back();
                 self.check_sessions();
                 self.change_policies();
+                self.change_quotas();
             }
             Event::Network(conn, packet) => {
                 let network = self.network().clone();

@@ -268,15 +268,15 @@ async fn quota_of_a_namespace_is_quota_exceeded() {
     client.create("/a", PERSISTENT).await;
     let quotas = Quotas {
         znodes: Some(2),
-        bytes: Some(3),
+        bytes: Some(100),
         ..Quotas::default()
     };
     set_quotas(&cluster, quotas).await;
     client.create("/a/b", PERSISTENT).await;
     let exceeded = Err(ErrorCode::QUOTA_EXCEEDED);
     assert_eq!(client.call(&create("/a/c", PERSISTENT)).await, exceeded);
-    assert_eq!(client.call(&set("/a", "1234")).await, exceeded);
-    assert!(client.call(&set("/a", "123")).await.is_ok());
+    assert_eq!(client.call(&set("/a", &"x".repeat(101))).await, exceeded);
+    assert!(client.call(&set("/a", &"x".repeat(50))).await.is_ok());
     let multi = Request::Multi(vec![set("/a", ""), create("/a/c", PERSISTENT)]);
     let Ok(Reply::Results(results)) = client.call(&multi).await else {
         panic!("it has results");

@@ -42,6 +42,7 @@ pub use self::state_time::StateTime;
 use self::tokens::Tokens;
 pub use self::watches::Watches;
 use crate::policies::may_lock;
+use crate::quotas::check_usage;
 use crate::time::{MILLI, Micros};
 
 /// Result of a check; an error describes the violation.
@@ -305,6 +306,8 @@ impl Ledger {
         }
         let check = self.ephemerals.check(store, ended);
         self.note("no ephemeral without a session", check);
+        let check = check_usage(store);
+        self.note("usage of namespaces", check);
         let check = self.bounds.check(store);
         self.note("bounded tables", check);
     }
