@@ -549,7 +549,7 @@ fn commands(place: Place) -> Vec<(Option<SessionId>, Command, Rule)> {
         timeout_ms: 1_000,
     };
     let quotas = Command::SetQuotas {
-        namespace: NamespaceName::parse("a").unwrap(),
+        namespace: NamespaceName::parse("a").expect("it is a name"),
         quotas: Some(Quotas::default()),
     };
     let mut commands = vec![
