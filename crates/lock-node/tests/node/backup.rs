@@ -10,7 +10,10 @@ use lock_node::backup::{
     restore_on_disk,
 };
 use lock_node::storage::Storage;
-use lock_node::znode_store::{CreateMode, Identities, Reply, Request, SessionFate, SessionId, Zxid};
+use lock_node::znode_store::{
+    Command, CreateMode, Identities, NamespaceName, NamespaceQuota, Quotas, Refusal, Reply, Request,
+    SessionFate, SessionId, Zxid,
+};
 use lock_node::{BackupRefused, MemberAddress, Node, NodeConfig, StartError};
 use raft_log::sim_disk::{Fault, SimDisk};
 use raft_log::{Disk as _, StorageError, WalOptions};
@@ -165,6 +168,60 @@ async fn restore_keeps_sessions_on_request() {
     .await;
     new.node(1).heartbeat(session).await.unwrap();
     assert!(new.node(1).read(|store| store.get(&path("/held")).is_some()));
+    new.stop_all().await;
+}
+
+#[tokio::test]
+async fn restored_cluster_has_the_quotas_and_counts_their_usage() {
+    let mut old = Cluster::start_with(3, small_snapshots).await;
+    let node = old.node(old.follower().await).clone();
+    let session = open_session(&node).await;
+    put(&node, "/tenant", "12345").await;
+    ephemeral(&node, session, "/tenant/held").await;
+    let namespace = NamespaceName::parse("tenant").unwrap();
+    let quotas = Quotas {
+        znodes: Some(2),
+        requests_per_second: Some(7),
+        ..Quotas::default()
+    };
+    let set = Command::SetQuotas {
+        namespace: namespace.clone(),
+        quotas: Some(quotas),
+    };
+    assert!(node.propose(request(set)).await.unwrap().outcome.is_ok());
+    let refused = node.propose(request(create("/tenant/more", "x", CreateMode::Persistent)));
+    let expected = Refusal::NamespaceQuotaExceeded {
+        namespace,
+        quota: NamespaceQuota::Znodes,
+        limit: 2,
+        would_be: 3,
+    };
+    assert_eq!(refused.await.unwrap().outcome, Err(expected));
+    let bytes = download(&node).await;
+    old.stop_all().await;
+
+    let file = old.dir.path().join("backup");
+    std::fs::write(&file, &bytes).unwrap();
+    let mut new = Cluster::start_with(3, |config| {
+        if config.raft.node_id == 1 {
+            restore(&file, config, options()).unwrap();
+        }
+    })
+    .await;
+    for node in new.nodes.values() {
+        node.read_barrier().await.unwrap();
+        let view = node.read(|store| store.namespace("tenant")).unwrap();
+        // The session has ended with its znode.
+        assert_eq!(
+            (view.quotas, view.usage.znodes, view.usage.sessions),
+            (quotas, 1, 0)
+        );
+        assert_eq!(view.usage.bytes, 5);
+    }
+    let node = new.node(2).clone();
+    let more = |path: &str| node.propose(request(create(path, "x", CreateMode::Persistent)));
+    assert!(more("/tenant/more").await.unwrap().outcome.is_ok());
+    assert!(more("/tenant/most").await.unwrap().outcome.is_err());
     new.stop_all().await;
 }
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use lockgate::Lockgate;
 use lockgate::lock_client::{
-    AcquireOptions, Code, CreateMode, Error, LockClient, LockGuard, LockSession, LockSet, Loss, Transaction,
-    Wait, blocking,
+    AcquireOptions, Code, CreateMode, Error, LockClient, LockGuard, LockSession, LockSet, Loss,
+    NamespaceQuotas, Transaction, Wait, blocking,
 };
 use lockgate::znode_store::LockName;
 use tempfile::TempDir;
@@ -484,4 +484,41 @@ async fn test_server_ends_sessions_on_demand_and_leaves_no_directory() {
     assert!(directory.exists());
     server.stop().await;
     assert!(!directory.exists());
+}
+
+#[tokio::test]
+async fn quota_of_a_namespace_is_an_error_of_the_library() {
+    let embedded = Embedded::start().await;
+    let client = embedded.server.client();
+    let quotas = NamespaceQuotas {
+        locks: Some(1),
+        ..NamespaceQuotas::default()
+    };
+    let set = client.set_namespace_quotas("billing", &quotas).await.unwrap();
+    assert_eq!((set.usage.locks, set.quotas), (0, quotas));
+    let session = embedded.session("anna").await;
+    let exclusive = AcquireOptions::exclusive;
+    let held = session.acquire("billing/a", exclusive()).await.unwrap();
+    let error = session.acquire("billing/b", exclusive()).await.unwrap_err();
+    assert!(error.is(Code::NamespaceQuotaExceeded), "{error:?}");
+    assert!(error.to_string().contains("locks is 1"), "{error}");
+    session
+        .acquire("other", exclusive())
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    assert_eq!(client.namespaces().await.unwrap()[0].usage.locks, 1);
+    held.release().await.unwrap();
+    session
+        .acquire("billing/b", exclusive())
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    client.delete_namespace("billing").await.unwrap();
+    let gone = client.namespace("billing").await.unwrap_err();
+    assert!(gone.is(Code::NoNamespace), "{gone:?}");
 }
