@@ -34,7 +34,7 @@ const FILES: &[(&str, &str, &str)] = files! {
     CSS: "style.css", "parts.css";
     SVG: "icon.svg";
     SCRIPT: "app.js", "api.js", "stream.js", "dom.js", "words.js", "list.js", "pages.js", "dialog.js", "rights.js", "theme.js",
-        "cluster.js", "locks.js", "lock.js", "graph.js", "sessions.js", "tree.js", "events.js", "access.js";
+        "cluster.js", "namespaces.js", "locks.js", "lock.js", "graph.js", "sessions.js", "tree.js", "events.js", "access.js";
 };
 
 /// Serves `GET /`, the page.

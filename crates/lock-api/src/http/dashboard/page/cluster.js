@@ -3,6 +3,7 @@
 import { get, post } from "./api.js";
 import { confirmed } from "./dialog.js";
 import { el, note, setText, show, svg } from "./dom.js";
+import { namespacesSheet } from "./namespaces.js";
 import { mayAdminister } from "./rights.js";
 import { bytes, clock, count, duration } from "./words.js";
 
@@ -29,6 +30,7 @@ function open(root) {
   const title = el("h1", null, "Cluster");
   const lead = el("p", { class: "lead" });
   const failed = el("p", { class: "error", hidden: true });
+  const namespaces = namespacesSheet();
   show(root,
     el("div", { class: "head" }, title, lead, el("div", { class: "push" }, changes, hand)),
     failed, alarms, figures,
@@ -37,6 +39,7 @@ function open(root) {
         el("thead", null, el("tr", null, ["Node", "Role", "Address"].map((name) => el("th", null, name)),
           ["Behind", "Disk free", "Log sync"].map((name) => el("th", { class: "num" }, name)), el("th", null, "Version"),
           el("th", null, el("span", { hidden: true }, "Actions")))), rows)),
+    namespaces.sheet,
     el("section", { class: "sheet" }, el("header", null, el("h2", null, "Commits per second"), rate),
       el("div", { class: "body" }, spark)));
 
@@ -64,6 +67,8 @@ function open(root) {
       condition = error.message;
     }
     if (isOpen && status) showNodes();
+    // A node that does not answer is reported by the status.
+    namespaces.refresh().catch(() => { namespaces.sheet.hidden = true; });
   }
 
   function showNodes() {
