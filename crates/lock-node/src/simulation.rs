@@ -15,6 +15,8 @@ pub trait Host: ReplicationHost {
     fn removals_per_entry(&self) -> Option<usize> {
         None
     }
+    /// Reports that this node sends a heartbeat of this session to the leader.
+    fn heartbeat_sent(&self, _session: SessionId) {}
     /// Reports that the command at `zxid` renewed this session.
     fn note_activity(&self, _zxid: Zxid, _session: SessionId) {}
     /// Reports that a command was applied. `store` is the state after it. Called in log order, under the lock of the state.

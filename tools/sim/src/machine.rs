@@ -19,7 +19,7 @@ use raft_log::sim_disk::SimDisk;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
-use znode_store::{Event as StoreEvent, LeaseChange, Request, SessionId, Store, Zxid};
+use znode_store::{Event as StoreEvent, Request, SessionId, Store, Zxid};
 
 use crate::clients::{self, ClientId, ClientRequest, OpId};
 use crate::device::Device;
@@ -89,8 +89,6 @@ struct Process {
     moving: Arc<()>,
     state: Arc<Mutex<State>>,
     requests: BTreeMap<(ClientId, OpId), AbortHandle>,
-    /// Sessions whose heartbeats wait until the process continues.
-    unread_heartbeats: Vec<SessionId>,
     /// The disk was made to fail, so the process may end.
     may_fail: bool,
     /// The process was asked to stop.
@@ -179,6 +177,11 @@ impl ReplicationHost for SimulatedHost {
 impl Host for SimulatedHost {
     fn removals_per_entry(&self) -> Option<usize> {
         self.removals_per_entry
+    }
+
+    fn heartbeat_sent(&self, session: SessionId) {
+        let now = self.network.lock().agenda.now();
+        self.ledger.borrow_mut().prompt.note_activity(session, now);
     }
 
     fn note_activity(&self, zxid: Zxid, session: SessionId) {
@@ -312,7 +315,6 @@ impl Machine {
             moving: Arc::default(),
             state,
             requests: BTreeMap::new(),
-            unread_heartbeats: Vec::new(),
             may_fail: false,
             stops: false,
         });
@@ -353,11 +355,6 @@ impl Machine {
         let Some(since) = process.paused_at.take() else {
             return;
         };
-        let mut ledger = self.ledger.borrow_mut();
-        for session in std::mem::take(&mut process.unread_heartbeats) {
-            ledger.prompt.note_activity(session, now);
-        }
-        drop(ledger);
         if clock_went_on {
             // The clock jumps: all timers that were due in between fire late.
             let due_ms = process.due_ms(now);
@@ -413,24 +410,7 @@ impl Machine {
     /// Delivers a client's request. Without a process there is no response; a paused process keeps it in its
     /// buffers.
     pub fn request(&mut self, client: ClientId, op: OpId, ask: ClientRequest) {
-        let now = self.now();
         let Some(process) = &mut self.process else { return };
-        let renewed = match &ask {
-            ClientRequest::Heartbeat(session) => Some(*session),
-            ClientRequest::RenewLease { lease, .. } => Some(lease.session),
-            ClientRequest::ChangeLease {
-                lease,
-                change: LeaseChange::Rewrite { .. },
-                ..
-            } => Some(*lease),
-            _ => None,
-        };
-        if let Some(session) = renewed {
-            match process.paused_at {
-                Some(_) => process.unread_heartbeats.push(session),
-                None => self.ledger.borrow_mut().prompt.note_activity(session, now),
-            }
-        }
         let (state, network, index) = (process.state.clone(), self.network.clone(), self.index);
         let task = process.runtime.spawn(async move {
             let node = state.lock().node.clone();

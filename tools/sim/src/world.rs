@@ -12,7 +12,7 @@ use crate::clients::{self, Client, ClientResponse, Environment, OpId};
 use crate::dice::Dice;
 use crate::ending::PROBE;
 use crate::faults::{Fault, Kind, Nemesis, wrong_clock_ms};
-use crate::invariants::{Coverage, Ledger, SLACK, SLACK_WITH_FAST_LINKS};
+use crate::invariants::{Coverage, Ledger};
 use crate::machine::{End, Machine};
 use crate::network::{Network, Shared};
 use crate::plan::Plan;
@@ -96,11 +96,7 @@ impl World {
         let ledger = Rc::new(RefCell::new(Ledger::new(
             plan.machines,
             clients::locks(),
-            plan.rates.iter().copied().min().unwrap_or(1_000),
-            match plan.is_gentle {
-                true => SLACK_WITH_FAST_LINKS,
-                false => SLACK,
-            },
+            &plan.rates,
             plan.most_clocks_are_right(),
         )));
         let machine = |index| {

@@ -357,6 +357,8 @@ impl Node {
         heard: Instant,
     ) -> Result<Duration, HeartbeatError> {
         self.inner.raft.accepting()?;
+        #[cfg(feature = "simulation")]
+        crate::simulation::ask(|host| host.heartbeat_sent(session));
         for _ in 0..MAX_FATE_CHECKS {
             match self.inner.raft.heartbeat(session.0, heard).await? {
                 Touched::Renewed(timeout_ms) => return Ok(Duration::from_millis(u64::from(timeout_ms))),

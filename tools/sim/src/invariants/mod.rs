@@ -35,7 +35,7 @@ use self::equal_digests::EqualDigests;
 pub use self::exactly_once::ExactlyOnce;
 pub use self::leases::Leases;
 use self::log_matching::LogMatching;
-pub use self::prompt_expiry::{PromptExpiry, SLACK, SLACK_WITH_FAST_LINKS};
+pub use self::prompt_expiry::PromptExpiry;
 use self::session_expiry::SessionExpiry;
 use self::state_machine_safety::StateMachineSafety;
 pub use self::state_time::StateTime;
@@ -110,15 +110,9 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Creates the ledger of a new run. `locks` are all locks that clients use; the slowest clock has the
-    /// rate `slowest`, in thousandths.
-    pub fn new(
-        machines: usize,
-        locks: Vec<LockName>,
-        slowest: u64,
-        slack: Micros,
-        most_clocks_are_right: bool,
-    ) -> Self {
+    /// Creates the ledger of a new run. `locks` are all locks that clients use, and `rates` those of the
+    /// clocks, in thousandths.
+    pub fn new(machines: usize, locks: Vec<LockName>, rates: &[u64], most_clocks_are_right: bool) -> Self {
         Self {
             locks,
             elections: ElectionSafety::default(),
@@ -130,9 +124,9 @@ impl Ledger {
             bounds: BoundedTables,
             time: StateTime::new(most_clocks_are_right),
             sessions: SessionExpiry::default(),
-            prompt: PromptExpiry::new(slowest, slack),
+            prompt: PromptExpiry::new(rates),
             leases: Leases::new(most_clocks_are_right),
-            bounded: PromptExpiry::new(slowest, slack),
+            bounded: PromptExpiry::new(rates),
             acknowledged: Acknowledged::default(),
             exactly_once: ExactlyOnce::default(),
             watches: Watches::default(),

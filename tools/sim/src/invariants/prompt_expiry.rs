@@ -13,17 +13,17 @@ use std::hash::Hash;
 use znode_store::{SessionId, Zxid};
 
 use super::Check;
-use crate::time::{MILLI, Micros};
+use crate::time::{MILLI, Micros, SECOND};
 
-/// Time that nodes need beside everything else: a tick of 50 ms to check the deadlines, a commit, and the way
-/// of a heartbeat to the leader. That way is bounded by a second over links that were slow a moment ago,
-/// measured by a clock that may be slow.
-pub const SLACK: Micros = 1_500 * MILLI;
+/// Time that nodes need beside everything else: a tick of 50 ms to check the deadlines, and a commit.
+const TICK_AND_COMMIT: Micros = 150 * MILLI;
 
-/// Slack in a cluster whose links are never slow. When messages were held up, the way of a heartbeat is
-/// bounded by twice the last round trip, and that by a second; beside that only a tick and a commit are
-/// needed.
-pub const SLACK_WITH_FAST_LINKS: Micros = 1_150 * MILLI;
+/// Bound of the way of a heartbeat to the leader, by the leader's clock.
+const TRANSIT: Micros = SECOND;
+
+/// Time for which a node uses a moment of the leader's clock as the proof of that way, by the node's clock.
+/// While the leader's clock is slower than the node's, the way may be longer by the difference.
+const MOMENT_AGE: Micros = SECOND;
 
 /// Cost of a change of leaders, beside the time without a leader: clients get the longest election timeout,
 /// by a clock that may be slow, to reach the new leader, which checks its sessions once it has applied an
@@ -53,20 +53,23 @@ pub struct PromptExpiry<K = SessionId> {
     passed: Disturbance,
     /// Rate of the slowest clock, in thousandths.
     slowest: u64,
+    /// What nodes need beside everything else.
     slack: Micros,
     /// Position up to which commands are known.
     last: Zxid,
 }
 
 impl<K: Debug + Eq + Hash> PromptExpiry<K> {
-    /// Creates the checker for clocks of at least the rate `slowest`, in thousandths, with a slack for what
-    /// nodes need beside everything else.
-    pub fn new(slowest: u64, slack: Micros) -> Self {
+    /// Creates the checker for clocks of these rates, in thousandths.
+    pub fn new(rates: &[u64]) -> Self {
+        let slowest = rates.iter().copied().min().unwrap_or(1_000);
+        let fastest = rates.iter().copied().max().unwrap_or(1_000);
+        let difference = MOMENT_AGE * (fastest - slowest) / fastest;
         Self {
             sessions: HashMap::new(),
             passed: Disturbance::default(),
             slowest,
-            slack,
+            slack: (TRANSIT + difference) * 1_000 / slowest + TICK_AND_COMMIT,
             last: Zxid::default(),
         }
     }
@@ -81,7 +84,7 @@ impl<K: Debug + Eq + Hash> PromptExpiry<K> {
         self.sessions.insert(session, known);
     }
 
-    /// Records that a heartbeat of the session arrived at a node.
+    /// Records that a node sends a heartbeat of the session to the leader.
     pub fn note_activity(&mut self, session: K, now: Micros) {
         if let Some(known) = self.sessions.get_mut(&session) {
             known.heard = now;
@@ -155,13 +158,15 @@ impl<K: Debug + Eq + Hash> PromptExpiry<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::SECOND;
 
     const SESSION: SessionId = SessionId(1);
 
+    /// Slack with correct clocks.
+    const SLACK: Micros = 1_150 * MILLI;
+
     #[test]
     fn session_above_its_bound_is_a_violation() {
-        let mut sessions = PromptExpiry::new(1_000, SLACK);
+        let mut sessions = PromptExpiry::new(&[1_000; 3]);
         sessions.opened(SESSION, 4 * SECOND, 0);
         sessions.note_activity(SESSION, SECOND);
         assert_eq!(sessions.check(5 * SECOND + SLACK), Ok(()));
@@ -186,7 +191,7 @@ mod tests {
 
     #[test]
     fn command_counts_as_a_heartbeat_only_when_first_applied() {
-        let mut sessions = PromptExpiry::new(1_000, SLACK);
+        let mut sessions = PromptExpiry::new(&[1_000; 3]);
         sessions.opened(SESSION, 4 * SECOND, 0);
         sessions.note_request(SESSION, Zxid(7), SECOND);
         sessions.note_request(SESSION, Zxid(7), 9 * SECOND);
