@@ -53,7 +53,7 @@ pub struct PromptExpiry<K = SessionId> {
     passed: Disturbance,
     /// Rate of the slowest clock, in thousandths.
     slowest: u64,
-    /// What nodes need beside everything else.
+    /// Time that nodes need beside everything else.
     slack: Micros,
     /// Position up to which commands are known.
     last: Zxid,
