@@ -62,8 +62,8 @@ fn namespaces(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
         }
         samples
     };
-    let help = "Usage of a namespace with quotas";
-    sheet.gauges("namespace_usage", help, each(&|view, quota| view.usage.of(quota)))?;
+    let help = "Amount that a namespace with quotas uses";
+    sheet.gauges("namespace_amount", help, each(&|view, quota| view.usage.of(quota)))?;
     let help = "Quota of a namespace";
     sheet.gauges(
         "namespace_quota",

@@ -60,6 +60,11 @@ pub async fn all_metrics() -> Scrape {
     let redis = TcpStream::connect(node.redis.expect("the node has a Redis port")).await;
     let mut redis = redis.expect("the node serves Redis clients");
     redis.write_all(b"GET a\r\n").await.expect("the node reads it");
+    eventually("all members know quotas", async || {
+        let quotas = json!({"locks": 1});
+        plain.send(1, "PUT", "/v1/namespaces/billing", &quotas).await.status == 200
+    })
+    .await;
     eventually("the clients were counted", async || {
         let now = Scrape::of(&plain, 1).await;
         let counted = |name| now.types.contains_key(name);
