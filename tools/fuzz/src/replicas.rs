@@ -71,6 +71,14 @@ impl Replicas {
             self.restored.digest(),
             "a restored replica has a different state"
         );
+        for view in self.plain.namespaces() {
+            let found = self.plain.recounted_usage(&view.namespace);
+            assert_eq!(
+                view.usage, found,
+                "the usage of {} was counted wrongly",
+                view.namespace
+            );
+        }
         while !self.snapshot.build_part(&mut self.plain) {}
         self.plain
     }

@@ -5,8 +5,9 @@ use bytes::Bytes;
 use lock_node::fuzz::{CommandBatch, Envelope, Origin, encode};
 use znode_store::{
     AccessCommand, Acl, AclEntry, AttemptId, Command, CreateMode, Downgraded, EntryContext, HoldBounds,
-    Identities, Identity, LeaseKey, Limits, LockCommand, LockMode, NewToken, Op, Password, PathGrant, Perms,
-    Request, Right, Rights, RoleName, SessionId, Step, Store, TokenHash, TokenId, Turn, WithdrawCause, Zxid,
+    Identities, Identity, LeaseKey, Limits, LockCommand, LockMode, NamespaceName, NewToken, Op, Password,
+    PathGrant, Perms, Quotas, Request, Right, Rights, RoleName, SessionId, Step, Store, TokenHash, TokenId,
+    Turn, WithdrawCause, Zxid,
 };
 
 use crate::material::{
@@ -105,6 +106,8 @@ pub fn requests() -> Vec<Request> {
             "",
             Command::Sweep(vec![zpath("/e"), zpath("/t"), zpath("/v"), zpath("/a/b")]),
         ),
+        request(0, "", quotas("a", Some(50))),
+        request(0, "", quotas("locks-of-nobody", None)),
         request(
             0,
             "",
@@ -267,6 +270,20 @@ fn secure() -> Request {
         }]),
     };
     by(Identity::Super, 0, Command::Access(command))
+}
+
+/// Returns the command that sets the same limit for all quantities of a namespace, or removes its quotas.
+fn quotas(namespace: &str, limit: Option<u64>) -> Command {
+    Command::SetQuotas {
+        namespace: NamespaceName::parse(namespace).expect("the name is valid"),
+        quotas: limit.map(|limit| Quotas {
+            sessions: Some(limit),
+            locks: Some(limit),
+            znodes: Some(limit),
+            bytes: Some(limit),
+            requests_per_second: Some(1),
+        }),
+    }
 }
 
 /// Returns every command that changes permissions, in an order in which all can succeed.

@@ -63,7 +63,11 @@ fn namespaces(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
         samples
     };
     let help = "Amount that a namespace with quotas uses";
-    sheet.gauges("namespace_amount", help, each(&|view, quota| view.usage.of(quota)))?;
+    sheet.gauges(
+        "namespace_amount",
+        help,
+        each(&|view, quota| view.usage.of(quota)),
+    )?;
     let help = "Quota of a namespace";
     sheet.gauges(
         "namespace_quota",

@@ -62,7 +62,11 @@ pub async fn all_metrics() -> Scrape {
     redis.write_all(b"GET a\r\n").await.expect("the node reads it");
     eventually("all members know quotas", async || {
         let quotas = json!({"locks": 1});
-        plain.send(1, "PUT", "/v1/namespaces/billing", &quotas).await.status == 200
+        plain
+            .send(1, "PUT", "/v1/namespaces/billing", &quotas)
+            .await
+            .status
+            == 200
     })
     .await;
     eventually("the clients were counted", async || {

@@ -58,6 +58,9 @@ const ACCESS: &[&str] = &[
     "POST /v1/locks/vault/break\n\n{\"reason\": \"stuck\"}",
     "POST /v1/locks/vault/release-request\n\n{\"reason\": \"please\"}",
     "PATCH /v1/locks/vault\n\n{\"draining\": true}",
+    "PUT /v1/namespaces/vault\n\n{\"locks\": 0}",
+    "DELETE /v1/namespaces/team",
+    "GET /v1/namespaces/vault",
     "POST /v1/mirror\n\n{\"steps\": [{\"remove\": {\"path\": \"/team/ab\"}}]}",
     "POST /v1/txn\n\n{\"ops\": [{\"check\": {\"path\": \"/team/a\"}}, {\"set\": {\"path\": \"/team/ab\", \"data\": \"mine\"}}]}",
 ];

@@ -1,13 +1,14 @@
 //! The checks on a restored state: all reads, and commands about its items. Its own snapshot must lead to the
 //! same state before, during and after the commands.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use znode_store::{
     Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, Downgraded, EntryContext, Identities,
-    Identity, Limits, LockCommand, LockMode, LockName, LockView, LockWish, Op, Perms, Request, RequestId,
-    SessionId, Store, WithdrawCause, ZPath,
+    Identity, Limits, LockCommand, LockMode, LockName, LockView, LockWish, NamespaceName, Op, Perms, Quotas,
+    Request, RequestId, SessionId, Store, WithdrawCause, ZPath, namespace_of,
 };
 
 use crate::material::TERM;
@@ -19,6 +20,8 @@ use crate::replicas::{Replicas, encode_snapshot, restore};
 const SESSIONS: usize = 4;
 const LOCKS: usize = 4;
 const CONTENDERS: usize = 4;
+/// Number of paths whose namespaces get quotas.
+const PATHS_WITH_QUOTAS: usize = 8;
 
 /// Panics if the state does not behave as any other.
 pub fn check(mut store: Store) {
@@ -50,6 +53,10 @@ fn requests(store: &Store) -> Vec<Request> {
         (None, Command::SetLimits(Limits::default())),
         (None, Command::Sweep(store.to_sweep(u64::MAX, u64::MAX))),
     ];
+    commands.extend(namespaces(store).into_iter().map(|namespace| {
+        let quotas = Some(Quotas::default());
+        (None, Command::SetQuotas { namespace, quotas })
+    }));
     let sessions: Vec<_> = store
         .sessions()
         .iter()
@@ -94,6 +101,15 @@ fn requests(store: &Store) -> Vec<Request> {
     );
     commands.push((None, Command::Sweep(store.to_sweep(u64::MAX, u64::MAX))));
     commands.into_iter().enumerate().flat_map(as_requests).collect()
+}
+
+/// Returns some namespaces of the state. With quotas their usage is counted.
+fn namespaces(store: &Store) -> BTreeSet<NamespaceName> {
+    let paths = paths(store);
+    let names = paths
+        .iter()
+        .filter_map(|path| NamespaceName::parse(namespace_of(path)?).ok());
+    names.take(PATHS_WITH_QUOTAS).collect()
 }
 
 /// Builds the requests of a command: every third one has an id and is sent twice. Most callers are the
