@@ -115,9 +115,11 @@ fn add_named<'c>(command: &'c Command, named: &mut BTreeSet<&'c str>) {
         Command::Lock(LockCommand::AcquireMany { wishes, .. }) => {
             named.extend(wishes.iter().filter_map(|wish| namespace_of(wish.lock.znode())));
         }
-        Command::Lock(LockCommand::Upgrade { lock, .. } | LockCommand::Configure { lock, .. }) => {
-            named.extend(namespace_of(lock.znode()));
-        }
+        Command::Lock(
+            LockCommand::Upgrade { lock, .. }
+            | LockCommand::Revoke { lock, .. }
+            | LockCommand::ChangeLease { lock, .. },
+        ) => named.extend(namespace_of(lock.znode())),
         _ => {}
     }
 }
