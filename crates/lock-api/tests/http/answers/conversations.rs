@@ -773,5 +773,46 @@ pub async fn namespaces() -> BTreeSet<Answer> {
         ],
     )
     .await;
+    rate(&server, &session).await;
     end(server).await
+}
+
+/// Sends each change of a namespace until its rate is exceeded.
+async fn rate(server: &Server, session: &str) {
+    let open = json!([{"perms": "cdrwa", "scheme": "world", "id": "anyone"}]);
+    let many = json!({"session": session, "locks": [{"name": "fast/x"}]});
+    let one = json!({"requests_per_second": 1});
+    server.put("/v1/namespaces/fast", one).await.expect(200);
+    let upgrade = json!({"session": session, "holder": HOLDER});
+    let create = json!({"ops": [{"create": {"path": "/fast/x"}}]});
+    for (method, path, body) in [
+        ("POST", "/v1/locks/fast%2Fx/acquire", json!({"ttl_ms": 60_000})),
+        ("POST", "/v1/multilock/acquire", many),
+        ("POST", "/v1/locks/fast%2Fx/upgrade", upgrade),
+        (
+            "POST",
+            "/v1/locks/fast%2Fx/release-request",
+            json!({"reason": "r"}),
+        ),
+        ("POST", "/v1/znodes/fast/x", json!({})),
+        ("PUT", "/v1/znodes/fast", json!({"data": "1"})),
+        ("PUT", "/v1/acl/fast", json!({"acl": open.clone()})),
+        ("DELETE", "/v1/znodes/fast?recursive=true", Value::Null),
+        ("POST", "/v1/txn", create),
+        ("POST", "/v1/mirror", put("/fast/x", open)),
+        ("POST", "/v1/terraform/states/fast%2Fy", json!({})),
+        ("POST", "/v1/terraform/locks/fast%2Fy", json!({"ID": "one"})),
+    ] {
+        let body = (!body.is_null()).then(|| body.to_string());
+        until(path, async || {
+            let reply = server.call(method, path, body.as_deref()).await;
+            if reply.status != 429 {
+                return false;
+            }
+            let problem = reply.problem(429, "too_many_requests");
+            assert_eq!(reply.header("retry-after"), Some("1"), "{method} {path}");
+            (&problem["namespace"], &problem["of"]) == (&json!("fast"), &json!("requests_per_second"))
+        })
+        .await;
+    }
 }

@@ -114,16 +114,6 @@ const ELSEWHERE_TESTED: &[(&str, &str, &str)] = &[
         "limit_reached",
         "takes a thousand certificates: znode-store's own tests",
     ),
-    (
-        "acquireLock",
-        "too_many_requests",
-        "takes a thousand entries: znode-store's own tests",
-    ),
-    (
-        "acquireLocks",
-        "too_many_requests",
-        "takes a thousand entries: znode-store's own tests",
-    ),
 ];
 
 /// A documented operation with its examples.

@@ -182,6 +182,7 @@ fn mirror() -> Vec<Operation> {
             Code::SequenceExhausted,
             Code::NamespaceQuotaExceeded,
             Code::LimitReached,
+            Code::TooManyRequests,
             Code::TooLarge,
             Code::Forbidden,
             Code::Internal,

@@ -88,7 +88,7 @@ fn changes() -> Vec<Operation> {
             .answers::<GrantAnswer<'_>>(StatusCode::OK, "The hold is exclusive.", grant("exclusive"))
             .fails(&OF_SESSION)
             .fails(&OF_HOLDER)
-            .fails(&[Code::Forbidden])
+            .fails(&[Code::Forbidden, Code::TooManyRequests])
             .fails(&WAITS)
             .fails(&CHANGE),
         one(Operation::post("/v1/locks/{name}/release-request", "requestRelease", "Sends a release request to holders"))
@@ -96,7 +96,7 @@ fn changes() -> Vec<Operation> {
             .request_body::<ReleaseRequestBody<'_>>(true, json!({"reason": "disk is being replaced"}))
             .answers::<RequestedAnswer>(StatusCode::OK, "Number of holders that received the release request.", json!({"asked": 1}))
             .fails(&OF_HOLDER)
-            .fails(&[Code::Forbidden])
+            .fails(&[Code::Forbidden, Code::TooManyRequests])
             .fails(&CHANGE),
         one(Operation::post("/v1/locks/{name}/release-request/reply", "replyToReleaseRequest", "Replies to a release request"))
             .request_body::<ReleaseReplyBody<'_>>(

@@ -32,7 +32,8 @@ pub fn operations() -> Vec<Operation> {
         .request_body::<words::TerraformState>(false, state())
         .answers::<TerraformDone>(StatusCode::OK, "The state is written.", json!({}))
         .answers::<TerraformLock<'_>>(StatusCode::LOCKED, "Another caller holds the lock: its description.", held())
-        .fails(&[Code::NotHolder, Code::NamespaceQuotaExceeded, Code::LimitReached, Code::ReadOnly])
+        .fails(&[Code::NotHolder, Code::NamespaceQuotaExceeded,
+            Code::TooManyRequests, Code::LimitReached, Code::ReadOnly])
         .fails(&CHANGE),
         one(Operation::delete(
             STATE,
@@ -50,7 +51,8 @@ pub fn operations() -> Vec<Operation> {
             .request_body::<TerraformLock<'_>>(true, held())
             .answers::<TerraformDone>(StatusCode::OK, "The lock is held.", json!({}))
             .answers::<TerraformLock<'_>>(StatusCode::LOCKED, "Another caller holds the lock: its description.", held())
-            .fails(&[Code::LockBusy, Code::Draining, Code::NamespaceQuotaExceeded, Code::ReadOnly])
+            .fails(&[Code::LockBusy, Code::Draining, Code::NamespaceQuotaExceeded,
+            Code::TooManyRequests, Code::ReadOnly])
             .fails(&CHANGE),
         one(Operation::delete(
             LOCK,

@@ -25,7 +25,7 @@ const OF_CHANGE: [Code; 4] = [
 ];
 
 /// Further failures of a creation.
-const OF_CREATION: [Code; 7] = [
+const OF_CREATION: [Code; 8] = [
     Code::BadAcl,
     Code::NodeExists,
     Code::NoChildrenForEphemerals,
@@ -33,6 +33,7 @@ const OF_CREATION: [Code; 7] = [
     Code::QuotaExceeded,
     Code::NamespaceQuotaExceeded,
     Code::LimitReached,
+    Code::TooManyRequests,
 ];
 
 /// Returns all operations of this group but the watches.
@@ -96,6 +97,7 @@ fn single() -> Vec<Operation> {
                 Code::QuotaExceeded,
                 Code::NamespaceQuotaExceeded,
                 Code::LimitReached,
+                Code::TooManyRequests,
                 Code::Internal,
             ])
             .fails(&CHANGE)
@@ -106,7 +108,7 @@ fn single() -> Vec<Operation> {
             .answers_nothing("The znode is deleted, and with `recursive` all znodes below it.")
             .fails(&OF_CHANGE)
             .fails(&OF_SESSION)
-            .fails(&[Code::BadVersion, Code::NotEmpty])
+            .fails(&[Code::BadVersion, Code::NotEmpty, Code::TooManyRequests])
             .fails(&CHANGE),
         one(Operation::get("/v1/acl/{path}", "getAcl", "Shows the access control list of a znode"))
             .describe("Requires the right to read or to administer the znode. Without the latter the hashes of passwords are hidden.")
@@ -129,7 +131,7 @@ fn single() -> Vec<Operation> {
             )
             .fails(&OF_CHANGE)
             .fails(&OF_SESSION)
-            .fails(&[Code::BadAcl, Code::BadVersion, Code::Internal])
+            .fails(&[Code::BadAcl, Code::BadVersion, Code::TooManyRequests, Code::Internal])
             .fails(&CHANGE)
             .fails(&GROWS),
     ]
