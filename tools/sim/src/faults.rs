@@ -253,7 +253,7 @@ impl World {
     }
 
     /// Sets the quality of links; cut links stay cut.
-    fn set_links(&mut self, links: &[(usize, usize)], quality: Link) {
+    pub(crate) fn set_links(&mut self, links: &[(usize, usize)], quality: Link) {
         for (from, to) in links {
             let link = Link {
                 cut: self.network().lock().link(*from, *to).cut,

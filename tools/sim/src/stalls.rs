@@ -1,4 +1,4 @@
-//! Elections on a busy machine. First a leader is killed, frozen and cut off while everything is quiet. Then
+//! Elections on a busy machine. First a leader is killed, frozen, cut off and put behind slow links while everything is quiet. Then
 //! nodes are paused and continued at random, as processes are that wait for a processor. Pauses alone must
 //! not cost the leader its office, and a leader that is killed among them must still be replaced at once.
 
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::dice::Dice;
 use crate::faults::all_links;
 use crate::machine::End;
+use crate::network::{HEALTHY, Link};
 use crate::plan::Plan;
 use crate::run::take_randomness_from;
 use crate::time::{MILLI, Micros, SECOND};
@@ -29,6 +30,16 @@ const KILLED_LEADER_LIMIT: Micros = 50 * MILLI;
 /// Time limit for the election after a leader was frozen or cut off, without recent stalls.
 const SILENT_LEADER_LIMIT: Micros = SECOND;
 
+/// Links on which no heartbeat is answered within its timeout.
+const SLOW: Link = Link {
+    delay: (60 * MILLI, 80 * MILLI),
+    ..HEALTHY
+};
+
+/// Time limit for the election after the links of a leader without proposals became slow: the leader goes silent after two election timeouts
+/// without an answer in time, and the others wait as after a silent leader. An election may take two more.
+const SLOW_LEADER_LIMIT: Micros = 4 * SECOND;
+
 /// Time limit for the first election, and again for all nodes to learn of the leader.
 const ELECTION_LIMIT: Micros = 3 * SECOND;
 
@@ -42,7 +53,7 @@ pub struct Elections {
     pub seed: u64,
     /// Number of pauses.
     pub stalls: u64,
-    /// Milliseconds without a leader: after a leader was killed, frozen, cut off, and killed among stalls.
+    /// Milliseconds without a leader: after a leader was killed, frozen, cut off, put behind slow links, and killed among stalls.
     pub took_ms: Vec<u64>,
     /// Violation, if one was found.
     pub violation: Option<String>,
@@ -87,6 +98,20 @@ fn busy(world: &mut World, seed: u64, lasts: Micros, elections: &mut Elections) 
         .took_ms
         .push(world.is_succeeded("cut off", SILENT_LEADER_LIMIT)?);
     world.cut(&links, false);
+    world.run_for(ELECTION_LIMIT)?;
+
+    let (_, slow) = world.leads().ok_or("there is no leader")?;
+    let links: Vec<_> = all_links(world.machines.len())
+        .filter(|(from, to)| *from == slow || *to == slow)
+        .collect();
+    // Without entries to acknowledge, the leader loses its right to propose.
+    world.cut_all_clients_off(true);
+    world.set_links(&links, SLOW);
+    elections
+        .took_ms
+        .push(world.is_succeeded("behind slow links", SLOW_LEADER_LIMIT)?);
+    world.set_links(&links, HEALTHY);
+    world.cut_all_clients_off(false);
     world.run_for(ELECTION_LIMIT)?;
 
     let leader = world.leads().ok_or("there is no leader")?;
@@ -137,6 +162,12 @@ impl World {
             self.step()?;
         }
         Ok(())
+    }
+
+    fn cut_all_clients_off(&mut self, is_cut: bool) {
+        for machine in 0..self.machines.len() {
+            self.network().lock().cut_clients_off(machine, is_cut);
+        }
     }
 
     /// Returns the last elected leader: its term and its machine.

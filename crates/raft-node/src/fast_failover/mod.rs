@@ -22,7 +22,7 @@ mod quorum;
 mod leader_evidence;
 mod decision;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -379,16 +379,24 @@ impl FastFailover {
     /// Suppresses heartbeats in alternating phases while this leader reaches no quorum. Never returns.
     async fn watch_quorum(&self) {
         let mut quorum = QuorumWatch::default();
-        let mut since = Instant::now();
+        let mut before = BTreeMap::default();
         loop {
             sleep(CHECK_INTERVAL).await;
             let configs = self.voters();
-            let others: BTreeSet<NodeId> = configs.iter().flatten().copied().collect();
-            let control = |id: NodeId| self.peers.connection(id, Purpose::Control);
-            let answered = others.into_iter().filter(|id| *id != self.node);
-            let answered = answered.filter(|id| control(*id).last_answer() > Some(since));
+            // When each node was sent the last message that it has acknowledged. openraft forgets heartbeats that are answered late.
+            let acknowledged = self
+                .raft
+                .data_metrics()
+                .borrow_watched()
+                .heartbeat
+                .clone()
+                .unwrap_or_default();
+            let answered = acknowledged
+                .iter()
+                .filter(|(id, at)| before.get(*id) != Some(*at));
+            let answered = answered.map(|(id, _)| *id);
             let sends = quorum.record_slice(CHECK_INTERVAL, self.node, &configs, answered, &self.timing);
-            since = Instant::now();
+            before = acknowledged;
             self.peers.set_silent(!sends);
             let unreached = quorum.is_lost(&self.timing);
             if self.unreached.swap(unreached, Ordering::Relaxed) != unreached {

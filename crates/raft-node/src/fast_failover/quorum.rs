@@ -8,8 +8,7 @@ use crate::ids::NodeId;
 use crate::raft_config::RaftTiming;
 
 /// Running time without a quorum, in longest election timeouts, after which a leader suppresses its
-/// heartbeats for a while. Longer than a follower waits on a quiet machine, since answers to heartbeats wait
-/// for the follower's disk.
+/// heartbeats for a while. Longer than a follower waits on a quiet machine.
 const MAX_TIME_WITHOUT_QUORUM: u32 = 2;
 
 /// Duration of a phase without heartbeats, in longest election timeouts: the maximum silence timeout of a
@@ -26,6 +25,10 @@ const SENDING_PHASE: u32 = 2;
 /// another leader with the rest. So it suppresses its own heartbeats in alternating phases. Only time in
 /// which the leader ran counts: a leader that stalled has received nothing, and must send heartbeats at once
 /// when it continues.
+///
+/// Only answers that openraft counts are answers: those to heartbeats in time, and those to entries. Without
+/// them openraft rejects all proposals after an election timeout, while late answers show that the followers
+/// get the heartbeats, and so elect nobody.
 #[derive(Debug, Default)]
 pub struct QuorumWatch {
     unreached: Duration,

@@ -22,7 +22,6 @@ use crate::ids::NodeId;
 use crate::panics::PanicGuard;
 use crate::versions::OLDEST_WIRE_VERSION;
 use fault_injection::fail_step;
-use raft_log::sync::Mutex;
 
 /// Maximum time to establish a connection, including the handshake. Peers are a fraction of a millisecond
 /// away, or a few hundred milliseconds between continents.
@@ -63,8 +62,6 @@ pub struct PeerConnection {
 struct Liveness {
     /// A request timed out: the connection may be dead without an error.
     suspicion: Notify,
-    /// Time of the last answer to any request.
-    last_answer: Mutex<Option<Instant>>,
 }
 
 impl PeerConnection {
@@ -74,11 +71,6 @@ impl PeerConnection {
         let liveness = Arc::new(Liveness::default());
         tokio::spawn(run(registry, to, purpose, queue, liveness.clone()));
         Self { requests, liveness }
-    }
-
-    /// Returns the time of the peer's last answer on this connection, timely or not.
-    pub fn last_answer(&self) -> Option<Instant> {
-        *self.liveness.last_answer.lock()
     }
 
     /// Sends a request, in the order of the calls, and waits up to `timeout` for the answer.
@@ -323,7 +315,6 @@ async fn exchange(
                     fail_step!(async "peer::after_answer", |error| error);
                     quiet_since = Instant::now();
                     give_up = None;
-                    *liveness.last_answer.lock() = Some(quiet_since);
                     if let Some(caller) = waiting.remove(&id) {
                         // The waiting task may have ended.
                         let _ = caller.send(Ok(answer));
