@@ -105,7 +105,7 @@ async fn closed_session_has_ended_at_all_nodes() {
 async fn pings_and_requests_renew_a_session_and_silence_ends_it() {
     /// Long enough for a busy machine.
     const TIMEOUT: Duration = Duration::from_secs(3);
-    const STEPS_PER_TIMEOUT: u32 = 6;
+    const STEPS_PER_TIMEOUT: u32 = 12;
     let cluster = Cluster::start(3).await;
     let mut pings = Client::connect_for(cluster.address(1), TIMEOUT).await;
     let mut reads = Client::connect_for(cluster.address(2), TIMEOUT).await;
@@ -120,9 +120,16 @@ async fn pings_and_requests_renew_a_session_and_silence_ends_it() {
     writes.create("/w", PERSISTENT).await;
     for _ in 0..3 * STEPS_PER_TIMEOUT {
         steps.tick().await;
-        assert_eq!(pings.call(&Request::Ping).await, Ok(Reply::Done));
-        assert_eq!(reads.data("/none").await, Err(ErrorCode::NO_NODE));
-        assert!(writes.call(&set("/w", "x")).await.is_ok());
+        // At the same time: no client is silent while another one waits for its answer.
+        let write = set("/w", "x");
+        let answers = tokio::join!(
+            pings.call(&Request::Ping),
+            reads.data("/none"),
+            writes.call(&write)
+        );
+        assert_eq!(answers.0, Ok(Reply::Done));
+        assert_eq!(answers.1, Err(ErrorCode::NO_NODE));
+        assert!(answers.2.is_ok());
     }
     assert!(is_open(&pings) && is_open(&reads) && is_open(&writes));
     until("the silent client's session ends", || !is_open(&silent)).await;
