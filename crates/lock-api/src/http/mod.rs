@@ -41,6 +41,7 @@ mod mirror;
 mod mirror_types;
 mod namespace_types;
 mod namespaces;
+mod names_query;
 mod openapi;
 mod origin;
 mod middleware;

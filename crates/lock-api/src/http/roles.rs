@@ -16,6 +16,7 @@ use super::extract::{
     HandlerResult, ReadQuery, ensure_freshness, no_content, no_query, ok, page_length, parse, query,
     read_body,
 };
+use super::names_query::NamesQuery;
 use super::openapi::words;
 use super::url::last_segment;
 use super::{Peer, Shared};
@@ -36,22 +37,9 @@ fn all(store: &Store, caller: &Identities) -> Result<Vec<RoleView>, Refusal> {
     Ok(roles)
 }
 
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct ListQuery {
-    /// Last name of the page before.
-    cursor: Option<String>,
-    #[param(value_type = Option<words::PageLimit>)]
-    limit: Option<usize>,
-    /// Wait until this node has applied everything that was committed before.
-    #[serde(default)]
-    linearizable: bool,
-}
-
 /// `GET /v1/roles`
 pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
-    let params: ListQuery = query(&uri)?;
+    let params: NamesQuery = query(&uri)?;
     let limit = page_length(params.limit)?;
     ensure_freshness(&api, params.linearizable).await?;
     let caller = peer.identities();

@@ -9,6 +9,7 @@ use crate::http::access_types::{
     RoleBody, RolesAnswer, SecureBody, TokenBody, TokensAnswer,
 };
 use crate::http::extract::ReadQuery;
+use crate::http::names_query::NamesQuery;
 use crate::http::openapi::operation::Operation;
 use crate::http::openapi::words;
 use crate::http::problem::Code;
@@ -106,7 +107,7 @@ fn of_tokens() -> Vec<Operation> {
 fn of_roles() -> Vec<Operation> {
     vec![
         Operation::get("/v1/roles", "listRoles", "Lists roles")
-            .query_parameters::<roles::ListQuery>(&[])
+            .query_parameters::<NamesQuery>(&[])
             .with_words::<words::PageLimit>()
             .answers::<RolesAnswer>(
                 StatusCode::OK,

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::{CHANGE, FRESH, GROWS};
 use crate::http::extract::ReadQuery;
+use crate::http::names_query::NamesQuery;
 use crate::http::namespace_types::{NamespaceAnswer, NamespacesAnswer, QuotasBody};
-use crate::http::namespaces::{DeleteQuery, ListQuery};
+use crate::http::namespaces::DeleteQuery;
 use crate::http::openapi::operation::Operation;
 use crate::http::openapi::words;
 use crate::http::problem::Code;
@@ -16,7 +17,7 @@ pub fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/v1/namespaces", "listNamespaces", "Lists the namespaces with quotas")
             .describe("Only those that the caller may see: it needs the right to read all locks or all znodes of the namespace.")
-            .query_parameters::<ListQuery>(&[])
+            .query_parameters::<NamesQuery>(&[])
             .with_words::<words::PageLimit>()
             .answers::<NamespacesAnswer<'_>>(
                 StatusCode::OK,
