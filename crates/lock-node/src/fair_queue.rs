@@ -1,5 +1,6 @@
 //! Queue of this node's proposals on their way to the leader, in which callers take turns: the queue gives out one proposal of each caller in
-//! turn, so a caller with many proposals does not delay those of others. It is pure: it has the numbers of proposals, and nothing else of them.
+//! turn, so a caller with many proposals does not delay those of others. A caller without room passes its turn on, and keeps it. The queue is
+//! pure: it has the numbers of proposals, and nothing else of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,21 +68,23 @@ impl<C: Clone + Ord> FairQueue<C> {
         }
     }
 
-    /// Returns the proposal that [`FairQueue::take`] takes.
-    pub fn first(&self) -> Option<u64> {
+    /// Returns the next proposal: one of the cluster itself, or else the first one of the next caller in turn for which `has_room` holds.
+    pub fn first(&self, has_room: impl Fn(&C) -> bool) -> Option<u64> {
         if let Some(number) = self.own.first() {
             return Some(*number);
         }
-        let (_, caller) = self.turns.first_key_value()?;
+        let caller = self.turns.values().find(|caller| has_room(caller))?;
         self.callers.get(caller)?.numbers.first().copied()
     }
 
-    /// Takes the next proposal: one of the cluster itself, or else the first one of the caller whose turn it is.
-    pub fn take(&mut self) -> Option<u64> {
+    /// Takes the proposal that [`FairQueue::first`] returns.
+    pub fn take(&mut self, has_room: impl Fn(&C) -> bool) -> Option<u64> {
         if let Some(number) = self.own.pop_first() {
             return Some(number);
         }
-        let (_, caller) = self.turns.pop_first()?;
+        let (turn, _) = self.turns.iter().find(|(_, caller)| has_room(caller))?;
+        let turn = *turn;
+        let caller = self.turns.remove(&turn)?;
         let queue = self.callers.get_mut(&caller)?;
         let number = queue.numbers.pop_first();
         if queue.numbers.is_empty() {
@@ -91,11 +94,6 @@ impl<C: Clone + Ord> FairQueue<C> {
             self.append_turn(caller);
         }
         number
-    }
-
-    /// Returns whether nothing is queued.
-    pub fn is_empty(&self) -> bool {
-        self.own.is_empty() && self.turns.is_empty()
     }
 
     fn append_turn(&mut self, caller: C) -> u64 {
@@ -119,14 +117,15 @@ mod tests {
     }
 
     fn take_all(queue: &mut FairQueue<&'static str>) -> Vec<u64> {
-        let take = || {
-            let first = queue.first();
-            assert_eq!(queue.take(), first);
-            first
-        };
-        let taken = std::iter::from_fn(take).collect();
-        assert!(queue.is_empty() && queue.callers.is_empty() && queue.turns.is_empty());
+        let taken = std::iter::from_fn(|| take(queue)).collect();
+        assert!(queue.own.is_empty() && queue.callers.is_empty() && queue.turns.is_empty());
         taken
+    }
+
+    fn take(queue: &mut FairQueue<&'static str>) -> Option<u64> {
+        let first = queue.first(|_| true);
+        assert_eq!(queue.take(|_| true), first);
+        first
     }
 
     #[test]
@@ -138,7 +137,7 @@ mod tests {
     #[test]
     fn new_caller_waits_for_one_proposal_of_each_other_caller() {
         let mut queue = queue(&[("a", 1), ("a", 2), ("a", 3), ("b", 4), ("b", 5)]);
-        assert_eq!((queue.take(), queue.take()), (Some(1), Some(4)));
+        assert_eq!((take(&mut queue), take(&mut queue)), (Some(1), Some(4)));
         queue.insert(Some(&"c"), 6);
         assert_eq!(take_all(&mut queue), [2, 5, 6, 3]);
     }
@@ -146,7 +145,7 @@ mod tests {
     #[test]
     fn caller_does_not_gain_a_turn_when_its_queue_empties() {
         let mut queue = queue(&[("a", 1), ("b", 2), ("b", 3), ("b", 4)]);
-        assert_eq!(queue.take(), Some(1));
+        assert_eq!(take(&mut queue), Some(1));
         queue.insert(Some(&"a"), 5);
         queue.insert(Some(&"a"), 6);
         assert_eq!(take_all(&mut queue), [2, 5, 3, 6, 4]);
@@ -163,7 +162,7 @@ mod tests {
     #[test]
     fn returned_proposals_go_before_later_ones_of_their_caller() {
         let mut queue = queue(&[("a", 1), ("a", 2), ("a", 3), ("a", 4)]);
-        let sent = [queue.take().unwrap(), queue.take().unwrap()];
+        let sent = [take(&mut queue).unwrap(), take(&mut queue).unwrap()];
         queue.insert(Some(&"b"), 5);
         for number in sent.into_iter().rev() {
             queue.insert(Some(&"a"), number);
@@ -185,5 +184,16 @@ mod tests {
             queue.remove(caller.as_ref(), number);
         }
         assert_eq!(take_all(&mut queue), [2, 4, 5]);
+    }
+
+    #[test]
+    fn caller_without_room_keeps_its_turn() {
+        let mut queue = queue(&[("a", 1), ("a", 2), ("b", 3), ("b", 4), ("c", 5)]);
+        let has_room = |caller: &&str| *caller != "a";
+        assert_eq!(queue.first(has_room), Some(3));
+        assert_eq!(queue.take(has_room), Some(3));
+        assert_eq!(queue.first(|_| false), None);
+        assert_eq!(queue.take(|_| false), None);
+        assert_eq!(take_all(&mut queue), [1, 5, 4, 2]);
     }
 }

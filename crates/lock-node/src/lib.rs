@@ -82,6 +82,7 @@ mod sessions;
 mod leader;
 mod lock_delay_timer;
 mod hold_timer;
+mod in_transit;
 pub mod backup;
 #[cfg(feature = "simulation")]
 pub mod simulation;

@@ -15,6 +15,7 @@ use znode_store::Applied;
 
 use crate::admission::{AdmissionPermit, Caller};
 use crate::fair_queue::FairQueue;
+use crate::in_transit::{BatchInTransit, InTransit};
 use crate::request_error::ProposeError;
 use crate::traces::{SpanId, TraceId};
 use raft_log::sync::Mutex;
@@ -144,11 +145,12 @@ struct Table {
 #[derive(Debug, Default)]
 pub struct PendingProposals {
     table: Mutex<Table>,
+    in_transit: Arc<Mutex<InTransit>>,
     queued: Arc<Notify>,
 }
 
 impl PendingProposals {
-    /// Returns the signal that proposals were queued.
+    /// Returns the signal that proposals were queued, or that a caller has room again.
     pub fn queued(&self) -> &Arc<Notify> {
         &self.queued
     }
@@ -163,6 +165,9 @@ impl PendingProposals {
         encode: impl FnOnce(u64) -> Bytes,
     ) -> Result<(u64, oneshot::Receiver<Answered>), Unavailable> {
         let (tx, rx) = oneshot::channel();
+        if let Some(caller) = &caller {
+            self.in_transit.lock().note_caller(caller, Instant::now());
+        }
         let number = {
             let mut table = self.table.lock();
             if table.stopped {
@@ -200,10 +205,11 @@ impl PendingProposals {
     pub fn take_batch(&self, term: u64, room: BatchRoom) -> ProposalBatch {
         let now = Instant::now();
         let (mut batch, mut bytes) = (ProposalBatch::default(), 0);
+        let mut in_transit = BatchInTransit::new(self.in_transit.clone(), self.queued.clone(), term);
         let mut table = self.table.lock();
         let Table { pending, queue, .. } = &mut *table;
         while batch.numbers.len() < room.commands
-            && let Some(number) = queue.first()
+            && let Some(number) = queue.first(|caller| in_transit.has_room(caller, now))
         {
             let proposal = pending
                 .get_mut(&number)
@@ -212,7 +218,10 @@ impl PendingProposals {
             if bytes > room.bytes && !batch.numbers.is_empty() {
                 break;
             }
-            queue.take();
+            queue.take(|caller| in_transit.has_room(caller, now));
+            if let Some(caller) = &proposal.caller {
+                in_transit.add(caller, proposal.envelope.len());
+            }
             proposal.sent_in = Some(term);
             proposal.sent_at = Some(now);
             if let Some((trace, span)) = proposal.traced.as_deref().copied() {
@@ -222,7 +231,8 @@ impl PendingProposals {
             batch.numbers.push(number);
             batch.envelopes.push(proposal.envelope.clone());
         }
-        batch.has_more = !queue.is_empty();
+        batch.has_more = queue.first(|caller| in_transit.has_room(caller, now)).is_some();
+        batch.in_transit = Some(Box::new(in_transit));
         batch
     }
 
@@ -397,7 +407,8 @@ impl PendingProposals {
 mod tests {
     use std::sync::Arc;
 
-    use znode_store::{Command, Reply, Request, SessionId, Zxid};
+    use futures_util::FutureExt;
+    use znode_store::{Command, Principal, Reply, Request, SessionId, TokenId, Zxid};
 
     use super::*;
     use crate::admission::{Admission, AdmissionConfig};
@@ -417,10 +428,10 @@ mod tests {
         enter_of(pending, 1, 1)
     }
 
-    /// Queues a proposal of the session `caller`, of this size.
-    fn enter_of(pending: &PendingProposals, caller: u64, bytes: usize) -> (u64, oneshot::Receiver<Answered>) {
+    /// Queues a proposal of the token with this number, of this size.
+    fn enter_of(pending: &PendingProposals, caller: u8, bytes: usize) -> (u64, oneshot::Receiver<Answered>) {
         let permit = place(&Arc::new(Admission::new(AdmissionConfig::default())));
-        let caller = Some(Caller::Session(SessionId(caller)));
+        let caller = Some(Caller::Principal(Principal::Token(TokenId([caller; 16]))));
         let encode = |_| Bytes::from(vec![0; bytes]);
         pending.enter(caller, permit, None, encode).unwrap()
     }
@@ -549,6 +560,30 @@ mod tests {
         let numbers = |caller| -> Vec<u64> { (0..3).map(|_| enter_of(&pending, caller, 1).0).collect() };
         let (a, b) = (numbers(1), numbers(2));
         assert_eq!(take(&pending, 1, 4), [a[0], b[0], a[1], b[1]]);
+    }
+
+    #[test]
+    fn caller_with_its_share_in_transit_waits_for_an_outcome_and_others_do_not() {
+        let pending = PendingProposals::default();
+        let room = BatchRoom {
+            commands: 1_000,
+            bytes: usize::MAX,
+        };
+        let numbers = |caller, count| -> Vec<u64> {
+            std::iter::repeat_with(|| enter_of(&pending, caller, 1).0)
+                .take(count)
+                .collect()
+        };
+        let flood = numbers(1, 100);
+        let alone = pending.take_batch(1, room);
+        assert_eq!(alone.numbers, flood, "without others it has all the room");
+        let (more, other) = (numbers(1, 2), numbers(2, 1));
+        let beside = pending.take_batch(1, room);
+        assert_eq!((&beside.numbers, beside.has_more), (&other, false));
+        drop(alone);
+        assert!(pending.queued.notified().now_or_never().is_some());
+        let rest = pending.take_batch(1, room);
+        assert_eq!(rest.numbers, more);
     }
 
     #[tokio::test]

@@ -26,8 +26,10 @@ pub struct ProposalBatch {
     pub envelopes: Vec<Bytes>,
     /// Traces of those that are traced.
     pub traces: Vec<ForwardedTrace>,
-    /// True if further proposals are queued.
+    /// True if further proposals are queued that may be sent now.
     pub has_more: bool,
+    /// Dropped when the batch has an outcome. The program may then have room for further proposals, and notifies of those.
+    pub in_transit: Option<Box<dyn std::fmt::Debug + Send>>,
 }
 
 /// Program that runs on a [`RaftNode`](crate::RaftNode). For replication, commands are bytes whose first byte

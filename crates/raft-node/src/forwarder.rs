@@ -23,17 +23,16 @@ use crate::peers::wire::{PeerRequest, PeerResponse, TRACES_SINCE};
 use crate::peers::{PeerConnectionError, Peers, Purpose};
 use fault_injection::fail_step;
 
-/// Maximum number of commands in transit to the leader: sent, and not answered yet. A caller's command waits for
-/// these and for one command of each other caller, however many another caller has queued.
-/// Fewer would shorten that wait, but cost much of the rate of writes: decision 25 has the measurement.
+/// Maximum number of commands in transit to the leader: sent, and not answered yet. A command waits for these, however
+/// many are queued. Fewer would cost much of the rate of writes: decision 25 has the measurement.
 const WINDOW_COMMANDS: usize = 256;
 
-/// Maximum size of the commands in transit, unless the last one is larger. A few large commands delay a caller as many
-/// small ones do.
-const WINDOW_BYTES: usize = 512 * 1024;
+/// Maximum size of the commands in transit, unless the last one is larger. It has room for the largest command of one
+/// caller and for those of others.
+const WINDOW_BYTES: usize = 2 * 1024 * 1024;
 
 const _: () = assert!(
-    WINDOW_COMMANDS <= MAX_ENTRY_COMMANDS && WINDOW_BYTES <= MAX_ENTRY_BYTES,
+    WINDOW_COMMANDS <= MAX_ENTRY_COMMANDS,
     "a batch fits into one entry"
 );
 
@@ -180,7 +179,7 @@ impl InTransit {
         let sent = if self.term == term { self } else { &nothing };
         let room = BatchRoom {
             commands: WINDOW_COMMANDS.saturating_sub(sent.commands),
-            bytes: WINDOW_BYTES.saturating_sub(sent.bytes),
+            bytes: WINDOW_BYTES.saturating_sub(sent.bytes).min(MAX_ENTRY_BYTES),
         };
         let has_room = sent.batches < MAX_IN_FLIGHT && room.commands > 0 && room.bytes > 0;
         has_room.then_some(room)
@@ -212,6 +211,8 @@ struct SentBatch {
     term: u64,
     numbers: Vec<u64>,
     bytes: usize,
+    /// Tells the program when the batch has an outcome.
+    _in_transit: Option<Box<dyn std::fmt::Debug + Send>>,
 }
 
 /// Outcome of a batch.
@@ -292,6 +293,7 @@ impl ForwarderTask {
             envelopes,
             traces,
             has_more,
+            in_transit,
         } = forwarder.application.take_batch(term, room);
         self.has_queued = has_more;
         if numbers.is_empty() {
@@ -302,6 +304,7 @@ impl ForwarderTask {
             term,
             numbers,
             bytes: envelopes.iter().map(Bytes::len).sum(),
+            _in_transit: in_transit,
         };
         self.in_transit.sent(&batch);
         let outcome = match leader == forwarder.node {
@@ -325,8 +328,12 @@ mod tests {
     use super::*;
 
     fn batch(term: u64, commands: usize, bytes: usize) -> SentBatch {
-        let numbers = vec![0; commands];
-        SentBatch { term, numbers, bytes }
+        SentBatch {
+            term,
+            numbers: vec![0; commands],
+            bytes,
+            _in_transit: None,
+        }
     }
 
     fn in_transit(batches: &[SentBatch]) -> InTransit {
@@ -344,9 +351,9 @@ mod tests {
             term: 7,
             room: BatchRoom { commands, bytes },
         };
-        let (commands, bytes) = (WINDOW_COMMANDS, WINDOW_BYTES);
+        let (commands, bytes) = (WINDOW_COMMANDS, MAX_ENTRY_BYTES);
         let one_by_one = |batches| std::iter::repeat_with(|| batch(7, 1, 1)).take(batches).collect();
-        let cases: [(_, _, Vec<SentBatch>, _, _); 11] = [
+        let cases: [(_, _, Vec<SentBatch>, _, _); 12] = [
             (Some(2), None, vec![], false, State::Idle),
             (Some(2), None, vec![], true, sending(commands, bytes)),
             (
@@ -354,10 +361,23 @@ mod tests {
                 None,
                 vec![batch(7, 3, 5)],
                 true,
-                sending(commands - 3, bytes - 5),
+                sending(commands - 3, bytes),
             ),
             (Some(2), None, vec![batch(7, commands, 1)], true, State::Blocked),
-            (Some(2), None, vec![batch(7, 1, bytes + 1)], true, State::Blocked),
+            (
+                Some(2),
+                None,
+                vec![batch(7, 1, WINDOW_BYTES - 5)],
+                true,
+                sending(commands - 1, 5),
+            ),
+            (
+                Some(2),
+                None,
+                vec![batch(7, 1, WINDOW_BYTES)],
+                true,
+                State::Blocked,
+            ),
             (Some(2), None, one_by_one(MAX_IN_FLIGHT), true, State::Blocked),
             (Some(2), None, one_by_one(MAX_IN_FLIGHT), false, State::Blocked),
             // What was sent to an earlier leader takes no room.

@@ -15,8 +15,6 @@ pub enum Caller {
     Principal(Principal),
     /// A caller without an identity, from this address if it is known.
     Network(Option<IpAddr>),
-    /// This node, which withdraws the lock requests of a session.
-    Session(SessionId),
 }
 
 impl Caller {
@@ -32,11 +30,17 @@ impl Caller {
     }
 
     /// Returns the caller whose turn a request takes on the way to the leader, or `None` for the cluster's own work. What this node does for
-    /// the calls of a session takes turns like the calls themselves: their number is bounded, but high.
-    pub fn in_queue(request: &Request) -> Option<Self> {
+    /// the calls of a session takes turns of the session's owner, as `owner_of` returns it: as many withdrawals as calls may come at a time.
+    pub fn in_queue(
+        request: &Request,
+        owner_of: impl FnOnce(SessionId) -> Option<Principal>,
+    ) -> Option<Self> {
         match (Work::of(request), request.session) {
             (Work::Own, None) => None,
-            (Work::Own, Some(session)) => Some(Self::Session(session)),
+            (Work::Own, Some(session)) => Some(match owner_of(session) {
+                None | Some(Principal::Nobody) => Self::Network(None),
+                Some(owner) => Self::Principal(owner),
+            }),
             (Work::New | Work::Keep, _) => Some(Self::of(&request.caller)),
         }
     }
@@ -48,7 +52,6 @@ impl fmt::Display for Caller {
             Self::Principal(principal) => principal.fmt(f),
             Self::Network(Some(address)) => address.fmt(f),
             Self::Network(None) => Ok(()),
-            Self::Session(session) => session.fmt(f),
         }
     }
 }
@@ -60,15 +63,16 @@ pub fn shared_by(caller: &Identities) -> String {
 
 #[cfg(test)]
 mod tests {
-    use znode_store::{AttemptId, Command, LockCommand, LockName, WithdrawCause};
+    use znode_store::{AttemptId, Command, LockCommand, LockName, TokenId, WithdrawCause};
 
     use super::*;
 
     #[test]
-    fn withdrawals_of_the_node_take_the_turns_of_their_session() {
+    fn withdrawals_of_the_node_take_the_turns_of_the_owner_of_their_session() {
         let session = SessionId(7);
+        let owner = Principal::Token(TokenId([7; 16]));
         let own = Request::internal(Command::CloseSession { session });
-        assert_eq!(Caller::in_queue(&own), None);
+        assert_eq!(Caller::in_queue(&own, |_| Some(owner.clone())), None);
         let withdrawal = LockCommand::WithdrawMany {
             holders: vec![(LockName::parse("a").unwrap(), "b".into())],
             attempt: AttemptId(1),
@@ -78,6 +82,12 @@ mod tests {
             session: Some(session),
             ..Request::internal(Command::Lock(withdrawal))
         };
-        assert_eq!(Caller::in_queue(&of_call), Some(Caller::Session(session)));
+        for (owner_of, caller) in [
+            (Some(owner.clone()), Caller::Principal(owner)),
+            (Some(Principal::Nobody), Caller::Network(None)),
+            (None, Caller::Network(None)),
+        ] {
+            assert_eq!(Caller::in_queue(&of_call, |_| owner_of), Some(caller));
+        }
     }
 }

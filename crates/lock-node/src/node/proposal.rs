@@ -60,7 +60,8 @@ impl SubmittedProposal {
         let span = traced
             .as_ref()
             .map(|(scope, span)| Box::new((scope.trace, *span)));
-        let caller = Caller::in_queue(&request);
+        let owner_of = |session| node.read_facts(|store| Some(store.session(session)?.owner));
+        let caller = Caller::in_queue(&request, owner_of);
         let (number, answer) = inner.replica.calls.enter(caller, permit, span, |call| {
             let known = || inner.raft.commands_of_all();
             codec::encode(&Envelope::by_rules(inner.replica.origin, call, request, known)).into()
