@@ -23,5 +23,5 @@ pub use accept::{Listener, serve};
 pub use connection_limits::{ConnectionLimiter, ConnectionLimits, LiveConnectionLimits, client_network};
 pub use log_limit::{LogLimit, abridged};
 pub use metrics::{ConnectionCounts, ConnectionMetrics};
-pub use read_pacing::{PacedReadHalf, ReadDelay, Socket};
+pub use read_pacing::{PacedReadHalf, ReadDelay, ReadPacer, Socket};
 pub use shares::{Share, Shares};

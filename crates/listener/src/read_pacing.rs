@@ -26,12 +26,19 @@ use tokio_util::task::AbortOnDropHandle;
 /// such rounds.
 const READS_PER_ROUND: usize = 16;
 
+/// Time for which a busy thread runs before it gives way to other threads of the machine: those of this node's log, and other nodes. The
+/// kernel itself would let them wait for a tick, 4 ms with the usual 250 Hz, at each step of a commit.
+const BUSY_TURN: Duration = Duration::from_millis(1);
+
 /// Read pacer of one listener. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct ReadPacer {
+pub struct ReadPacer(Arc<Pacer>);
+
+#[derive(Debug)]
+struct Pacer {
     shared: Arc<Shared>,
-    /// Task that replenishes the permits; aborted with the last clone.
-    _replenisher: Arc<AbortOnDropHandle<()>>,
+    /// Task that replenishes the permits; aborted with the pacer.
+    _replenisher: AbortOnDropHandle<()>,
 }
 
 #[derive(Debug)]
@@ -46,7 +53,7 @@ struct Shared {
 
 impl ReadPacer {
     /// Creates a pacer for connections on the current runtime.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let reads_per_round = READS_PER_ROUND * Handle::current().metrics().num_workers().max(1);
         let shared = Arc::new(Shared {
             permits: Arc::new(Semaphore::new(reads_per_round)),
@@ -55,16 +62,27 @@ impl ReadPacer {
             wake: Notify::new(),
         });
         let replenisher = AbortOnDropHandle::new(tokio::spawn(replenish(shared.clone())));
-        Self {
+        Self(Arc::new(Pacer {
             shared,
-            _replenisher: Arc::new(replenisher),
+            _replenisher: replenisher,
+        }))
+    }
+
+    /// Waits for a permit for work that is not a read: a request that stands for many takes one for each of
+    /// them, like as many connections that send one each. Cancel safe.
+    pub async fn permit(&self) {
+        let shared = &self.0.shared;
+        // The semaphore is never closed; if it were, working without a permit would still be correct.
+        if let Ok(permit) = shared.permits.acquire().await {
+            permit.forget();
         }
+        shared.note_read();
     }
 
     fn paced_reads(&self) -> PacedReads {
         PacedReads {
             pacer: self.clone(),
-            permit: PollSemaphore::new(self.shared.permits.clone()),
+            permit: PollSemaphore::new(self.0.shared.permits.clone()),
             waits_since: None,
             waited: ReadDelay::default(),
         }
@@ -92,8 +110,13 @@ impl Shared {
 async fn replenish(shared: Arc<Shared>) {
     loop {
         shared.wake.notified().await;
+        let mut began = Instant::now();
         loop {
             tokio::task::yield_now().await;
+            if began.elapsed() >= BUSY_TURN {
+                std::thread::yield_now();
+                began = Instant::now();
+            }
             shared.is_low.swap(false, Ordering::AcqRel);
             if shared.has_most_permits() {
                 break;
@@ -141,12 +164,12 @@ impl PacedReads {
         }
         match self.poll_permit(context) {
             Poll::Ready(()) => {
-                self.pacer.shared.note_read();
+                self.pacer.0.shared.note_read();
                 let since = self.waits_since.take();
                 if since.is_some() {
                     // Free the waiter's allocation instead of reusing it: most connections wait once, while
                     // they connect, and then are idle.
-                    self.permit = PollSemaphore::new(self.pacer.shared.permits.clone());
+                    self.permit = PollSemaphore::new(self.pacer.0.shared.permits.clone());
                 }
                 self.waited
                     .set(since.map_or(Duration::ZERO, |since| since.elapsed()));
@@ -163,7 +186,7 @@ impl PacedReads {
     /// order stays fair: permits that are added while a connection waits go to the waiter first.
     fn poll_permit(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.waits_since.is_none()
-            && let Ok(permit) = self.pacer.shared.permits.try_acquire()
+            && let Ok(permit) = self.pacer.0.shared.permits.try_acquire()
         {
             permit.forget();
             return Poll::Ready(());
@@ -194,6 +217,11 @@ impl Socket {
     /// Returns the socket, to configure it.
     pub fn tcp(&self) -> &TcpStream {
         &self.tcp
+    }
+
+    /// Returns the pacer of this connection's listener.
+    pub fn pacer(&self) -> &ReadPacer {
+        &self.reads.pacer
     }
 
     /// Returns the handle that reports the read delay of this connection.
@@ -332,11 +360,36 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn work_with_permits_does_not_starve_other_tasks() {
+        let (pacer, done) = (ReadPacer::new(), Arc::new(AtomicUsize::new(0)));
+        for _ in 0..CLIENTS {
+            let (pacer, done) = (pacer.clone(), done.clone());
+            tokio::spawn(async move {
+                for _ in 0..100 {
+                    pacer.permit().await;
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let (mut last, mut most) = (0, 0);
+        while last < 100 * CLIENTS {
+            tokio::task::yield_now().await;
+            let now = done.load(Ordering::Relaxed);
+            most = most.max(now - last);
+            last = now;
+        }
+        assert!(
+            most <= 2 * READS_PER_ROUND,
+            "{most} permits before one step of another task"
+        );
+    }
+
+    #[tokio::test]
     async fn cancelled_wait_takes_no_permit() {
         let pacer = ReadPacer::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         // All permits are taken, and the replenisher is not woken.
-        let permits = pacer.shared.permits.clone();
+        let permits = pacer.0.shared.permits.clone();
         permits
             .acquire_many(u32::try_from(READS_PER_ROUND).unwrap())
             .await
@@ -369,7 +422,7 @@ mod tests {
         for left in &mut left {
             let soon = tokio::time::timeout(Duration::from_millis(5), socket.read_exact(&mut byte));
             assert!(soon.await.is_err(), "the client has sent nothing");
-            *left = pacer.shared.permits.available_permits();
+            *left = pacer.0.shared.permits.available_permits();
         }
         assert_eq!(left, [READS_PER_ROUND - 1; 3]);
         assert_eq!(socket.read_delay().last(), Duration::ZERO);

@@ -2,6 +2,7 @@
 //! would matter. The requests go to the handlers that serve them alone.
 
 use std::borrow::Cow;
+use std::pin::pin;
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::State;
@@ -20,9 +21,6 @@ use super::{Peer, Shared, leases, locks, sessions};
 
 /// Maximum number of requests in a batch.
 pub const MAX_BATCH_REQUESTS: usize = 128;
-
-/// Number of requests that are begun before the node goes on with other work. They take less than a millisecond.
-const BEGUN_AT_ONCE: usize = 16;
 
 /// Prefix of the addresses of all sessions.
 const SESSIONS: &str = "/v1/sessions/";
@@ -110,18 +108,30 @@ pub async fn batch(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) 
             }
         }
     };
-    let results = begin_in_turn(requests, serve).await;
+    let results = begin_in_turn(requests, || peer.turn(), serve).await;
     Ok(ok(&BatchAnswer { results }))
 }
 
 /// Serves all requests at a time, and returns their results in order. Those of one entry of the log are decided in one go, so a request does not
-/// wait for the results of earlier ones. It is begun, and its memory is taken, when its turn comes.
-async fn begin_in_turn<R, F: Future>(requests: Vec<R>, serve: impl Fn(R) -> F) -> Vec<F::Output> {
+/// wait for the results of earlier ones. It is begun, and its memory is taken, after its `turn`.
+async fn begin_in_turn<R, T: Future<Output = ()>, F: Future>(
+    requests: Vec<R>,
+    turn: impl Fn() -> T,
+    serve: impl Fn(R) -> F,
+) -> Vec<F::Output> {
     let mut results = Vec::with_capacity(requests.len());
     let mut begun = FuturesOrdered::new();
     for (number, request) in requests.into_iter().enumerate() {
-        if number > 0 && number % BEGUN_AT_ONCE == 0 {
-            tokio::task::yield_now().await;
+        // The first one has the turn of the batch itself.
+        if number > 0 {
+            let mut turn = pin!(turn());
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut turn => break,
+                    Some(result) = begun.next() => results.push(result),
+                }
+            }
         }
         // Boxed: it is large, and would be moved several times.
         begun.push_back(Box::pin(serve(request)));
@@ -208,7 +218,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn node_goes_on_with_other_work_while_a_batch_begins() {
+    async fn requests_of_a_batch_are_begun_one_in_each_turn() {
         let begun = Arc::new(AtomicUsize::new(0));
         let (done, is_done) = tokio::sync::watch::channel(false);
         let serve = |number: usize| {
@@ -232,12 +242,9 @@ mod tests {
             done.send(true).unwrap();
             seen
         });
-        let results = begin_in_turn((0..MAX_BATCH_REQUESTS).collect(), serve).await;
+        let results = begin_in_turn((0..MAX_BATCH_REQUESTS).collect(), tokio::task::yield_now, serve).await;
         let seen = other_work.await.unwrap();
         assert!(results.is_sorted() && results.len() == MAX_BATCH_REQUESTS);
-        assert!(
-            seen.windows(2).all(|pair| pair[1] - pair[0] <= BEGUN_AT_ONCE),
-            "{seen:?}"
-        );
+        assert!(seen.windows(2).all(|pair| pair[1] - pair[0] <= 1), "{seen:?}");
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderName, Method};
+use listener::ReadPacer;
 use lock_node::admission::shared_by;
 use transport_security::ClientCertificate;
 use znode_store::{Identities, Identity, Principal, RequestId};
@@ -32,6 +33,8 @@ pub struct Peer {
     expires_at_ms: Option<u64>,
     /// Value of the header `Idempotency-Key` of the request.
     idempotency_key: Option<RequestId>,
+    /// Pacer of the reads of the caller's connection.
+    pacer: Option<ReadPacer>,
 }
 
 impl Peer {
@@ -46,6 +49,7 @@ impl Peer {
             identities: Identities::new([Identity::Ip(ip)].into_iter().chain(subject)),
             expires_at_ms: None,
             idempotency_key: None,
+            pacer: None,
         }
     }
 
@@ -57,6 +61,26 @@ impl Peer {
             identities: Identities::new([Identity::Super]),
             expires_at_ms: None,
             idempotency_key: None,
+            pacer: None,
+        }
+    }
+
+    /// Returns the same caller, on a connection whose reads have this pacer.
+    pub(super) fn paced_by(self, pacer: &ReadPacer) -> Self {
+        Self {
+            pacer: Some(pacer.clone()),
+            ..self
+        }
+    }
+
+    /// Waits until the next request of a batch may begin: it takes the permit of a read, as it would alone.
+    pub(super) fn turn(&self) -> impl Future<Output = ()> + Send + use<> {
+        let pacer = self.pacer.clone();
+        async move {
+            match pacer {
+                Some(pacer) => pacer.permit().await,
+                None => tokio::task::yield_now().await,
+            }
         }
     }
 
@@ -67,6 +91,7 @@ impl Peer {
             identities: Identities::none(),
             expires_at_ms: None,
             idempotency_key: None,
+            pacer: None,
         };
         extensions.get().cloned().unwrap_or_else(nobody)
     }

@@ -214,7 +214,7 @@ fn connection(
             debug!(%error, %address, "connection lost");
             return;
         }
-        let waited = socket.read_delay();
+        let (waited, pacer) = (socket.read_delay(), socket.pacer().clone());
         let (stream, certificate) = match tls {
             None => (Stream::Plain(socket), None),
             Some(tls) => {
@@ -239,7 +239,7 @@ fn connection(
             }
         };
         let connection = HttpConnection {
-            peer: Peer::new(address, certificate.as_ref()),
+            peer: Peer::new(address, certificate.as_ref()).paced_by(&pacer),
             service,
             busy,
             waited,
