@@ -6,7 +6,13 @@ import math
 from compare.figures import NAMES, median
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish, and teal for the bound.
-COLOURS = ["#0072b2", "#004a75", "#56b4e9", "#d55e00", "#8c3d00", "#009e73", "#cc79a7", "#e69f00", "#17becf", "#0b6f78"]
+COLOURS = dict(
+    zip(
+        NAMES,
+        ["#0072b2", "#004a75", "#56b4e9", "#6a51a3", "#d55e00", "#8c3d00", "#009e73", "#cc79a7", "#e69f00", "#17becf", "#0b6f78"],
+        strict=True,
+    )
+)
 WIDTH, HEIGHT = 820, 380
 LEFT, RIGHT, TOP, BOTTOM = 70, 280, 44, 52
 # Right edge of the names of bars.
@@ -100,24 +106,24 @@ def system_name(system):
 
 
 def colour(system):
-    return next(COLOURS[place] for place, subject in enumerate(NAMES) if subject.startswith(system))
+    return next(colour for subject, colour in COLOURS.items() if subject.startswith(system))
 
 
 def throughput(figures, rows, title):
     lines = []
-    for place, subject in enumerate(NAMES):
+    for subject, name in NAMES.items():
         points = [(row[1], figures.rate(row, subject)) for row in rows]
-        lines.append((NAMES[subject], COLOURS[place], "", [point for point in points if point[1]]))
+        lines.append((name, COLOURS[subject], "", [point for point in points if point[1]]))
     return line_plot(title, lines)
 
 
 def latency(figures, rows, title):
     lines = []
-    for place, subject in enumerate(NAMES):
+    for subject in NAMES:
         for field, name, dashes in LATENCIES:
             points = [(row[1], figures.latency(row, subject, field)) for row in rows]
             label = NAMES[subject] if name == "p50" else ""
-            lines.append((label, COLOURS[place], dashes, [point for point in points if point[1]]))
+            lines.append((label, COLOURS[subject], dashes, [point for point in points if point[1]]))
     return line_plot(title, lines)
 
 
@@ -127,8 +133,8 @@ def hand_over_bars(figures):
     if row is None:
         return []
     found = [
-        (f"{name}, {row[1]} clients", figures.latency(row, subject, "p50_us", "hand_over"), COLOURS[place])
-        for place, (subject, name) in enumerate(NAMES.items())
+        (f"{name}, {row[1]} clients", figures.latency(row, subject, "p50_us", "hand_over"), COLOURS[subject])
+        for subject, name in NAMES.items()
     ]
     return [bar for bar in found if bar[1] is not None]
 
