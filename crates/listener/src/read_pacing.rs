@@ -26,8 +26,8 @@ use tokio_util::task::AbortOnDropHandle;
 /// such rounds.
 const READS_PER_ROUND: usize = 16;
 
-/// Time for which a busy thread runs before it gives way to other threads of the machine: those of this node's log, and other nodes. The
-/// kernel itself would let them wait for a tick, 4 ms with the usual 250 Hz, at each step of a commit.
+/// Time for which a busy node runs before it yields to other threads of the machine: that of its log, and those of other nodes. Otherwise the
+/// kernel lets them wait for a tick at each step of a commit: 4 ms with 250 Hz and without preemption.
 const BUSY_TURN: Duration = Duration::from_millis(1);
 
 /// Read pacer of one listener. Cheap to clone.

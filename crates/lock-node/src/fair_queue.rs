@@ -1,6 +1,6 @@
 //! Queue of this node's proposals on their way to the leader, in which callers take turns: the queue gives out one proposal of each caller in
-//! turn, so a caller with many proposals does not delay those of others. A caller without room passes its turn on, and keeps it. The queue is
-//! pure: it has the numbers of proposals, and nothing else of them.
+//! turn, so a caller with many proposals does not delay those of others. It passes over a caller without
+//! room, which then comes first as soon as it has room. It is pure: it has the numbers of proposals, and nothing else of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn caller_without_room_keeps_its_turn() {
+    fn caller_that_was_passed_over_comes_first_when_it_has_room() {
         let mut queue = queue(&[("a", 1), ("a", 2), ("b", 3), ("b", 4), ("c", 5)]);
         let has_room = |caller: &&str| *caller != "a";
         assert_eq!(queue.first(has_room), Some(3));

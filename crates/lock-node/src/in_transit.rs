@@ -1,5 +1,5 @@
-//! Record of the commands in transit to the leader, by caller. One caller leaves room for others, so that these wait for a part of the
-//! commands in transit, and not for all of them.
+//! Record of the commands in transit to the leader, by caller. While there are several callers, each has a share of them, so that one caller
+//! delays the others by its share, and not by all that a node may have in transit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +28,16 @@ const COUNTS_FOR: Duration = Duration::from_secs(1);
 struct Amount {
     commands: usize,
     bytes: usize,
+}
+
+/// Adds a command of this size to the amount of a caller.
+fn count(amounts: &mut BTreeMap<Caller, Amount>, caller: &Caller, bytes: usize) {
+    let amount = match amounts.get_mut(caller) {
+        Some(amount) => amount,
+        None => amounts.entry(caller.clone()).or_default(),
+    };
+    amount.commands += 1;
+    amount.bytes += bytes;
 }
 
 /// Commands in transit to the leader of a term, by caller.
@@ -69,12 +79,7 @@ impl InTransit {
             self.term = term;
             self.amounts.clear();
         }
-        let amount = match self.amounts.get_mut(caller) {
-            Some(amount) => amount,
-            None => self.amounts.entry(caller.clone()).or_default(),
-        };
-        amount.commands += 1;
-        amount.bytes += bytes;
+        count(&mut self.amounts, caller, bytes);
     }
 
     fn remove(&mut self, caller: &Caller, term: u64, ended: Amount) {
@@ -119,12 +124,7 @@ impl BatchInTransit {
     /// Adds a command of this size.
     pub fn add(&mut self, caller: &Caller, bytes: usize) {
         self.in_transit.lock().add(caller, self.term, bytes);
-        let amount = match self.amounts.get_mut(caller) {
-            Some(amount) => amount,
-            None => self.amounts.entry(caller.clone()).or_default(),
-        };
-        amount.commands += 1;
-        amount.bytes += bytes;
+        count(&mut self.amounts, caller, bytes);
     }
 }
 

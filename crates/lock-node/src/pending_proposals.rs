@@ -108,7 +108,7 @@ const LINGER: Duration = Duration::from_secs(30);
 /// Proposal without an outcome, whose caller waits.
 #[derive(Debug)]
 struct PendingProposal {
-    /// Caller whose turn it takes in the queue, or `None` for the cluster itself.
+    /// Caller under which it is queued, or `None` for the cluster itself.
     caller: Option<Caller>,
     envelope: Bytes,
     /// Term in which it was last sent; `None` if it is queued.
@@ -299,8 +299,8 @@ impl PendingProposals {
         }
     }
 
-    /// Removes a proposal whose outcome is known, and returns it. If it was cancelled, returns its permit instead. An outcome in `term` is none
-    /// for a proposal that was sent in a later term meanwhile.
+    /// Removes a proposal whose outcome is known, and returns it. If it was cancelled, returns its permit instead. An outcome in `term` does
+    /// not count for a proposal that was sent in a later term meanwhile.
     fn take(&self, number: u64, term: Option<u64>) -> Option<PendingProposal> {
         let mut table = self.table.lock();
         let Some(proposal) = table.pending.get(&number) else {

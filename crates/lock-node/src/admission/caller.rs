@@ -29,8 +29,8 @@ impl Caller {
         }
     }
 
-    /// Returns the caller whose turn a request takes on the way to the leader, or `None` for the cluster's own work. What this node does for
-    /// the calls of a session takes turns of the session's owner, as `owner_of` returns it: as many withdrawals as calls may come at a time.
+    /// Returns the caller under which a request is queued on its way to the leader, or `None` for the cluster's own work. A request that this
+    /// node makes for a call of a session is queued under the session's owner, as `owner_of` returns it: there may be as many as calls.
     pub fn in_queue(
         request: &Request,
         owner_of: impl FnOnce(SessionId) -> Option<Principal>,
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn withdrawals_of_the_node_take_the_turns_of_the_owner_of_their_session() {
+    fn withdrawals_of_the_node_are_queued_under_the_owner_of_their_session() {
         let session = SessionId(7);
         let owner = Principal::Token(TokenId([7; 16]));
         let own = Request::internal(Command::CloseSession { session });

@@ -82,7 +82,7 @@ impl Loaded {
                     // A lagging node that installs a snapshot does not learn the outcome of its call. The call was not acknowledged.
                     Err(ProposeError::OutcomeUnknown(_)) => {}
                     Err(error) => {
-                        assert!(node.is_stopping(), "{error}");
+                        assert!(node.is_stopping(), "cut {seed}: {error}");
                         return;
                     }
                 };
