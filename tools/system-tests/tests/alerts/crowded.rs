@@ -1,5 +1,5 @@
-//! Demand above the limits: connections, sessions, watches, locks, and more requests than the cluster can
-//! commit.
+//! Demand above the limits: connections, sessions, watches, a namespace's quota, locks, and more requests than
+//! the cluster can commit.
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -17,6 +17,7 @@ pub const ALERTS: &[&str] = &[
     "LockgateConnectionsNearLimit",
     "LockgateSessionsNearLimit",
     "LockgateWatchesNearLimit",
+    "LockgateNamespaceNearQuota",
     "LockgateLockWaitsLong",
     "LockgateLocksStuck",
     "LockgateRefuses",
@@ -75,6 +76,12 @@ async fn demand_near_each_limit_raises_its_alert() {
         assert_eq!(opened.status, 201, "{}", opened.json());
     }
     prometheus.wait_for(JOB, "LockgateSessionsNearLimit").await;
+
+    // The namespace has one lock, which is all that its quota allows.
+    let quotas = json!({"locks": 1});
+    let set = cluster.send(leader, "PUT", "/v1/namespaces/hot", &quotas).await;
+    assert_eq!(set.status, 200, "{}", set.json());
+    prometheus.wait_for(JOB, "LockgateNamespaceNearQuota").await;
 
     let mut watches = JoinSet::new();
     for _ in 0..9 {
