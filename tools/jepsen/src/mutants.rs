@@ -170,7 +170,7 @@ pub const ALL: &[Mutant] = &[
     },
 ];
 
-/// Returns the name of the test in lock-node's crash suite that detects the bug. A real machine rarely shows
+/// Returns the name of the test in raft-log's crash suite that detects the bug. A real machine rarely shows
 /// storage bugs: ext4 writes a file's name along with the next sync of anything, and a few hundred
 /// microseconds lie between a vote and the next entry. The simulated disk is cut off at every moment.
 fn crash_suite_test(number: u8) -> Option<&'static str> {
@@ -189,11 +189,11 @@ async fn crash_suite_detects(name: &str) -> anyhow::Result<bool> {
         .args([
             "test",
             "-p",
-            "lock-node",
+            "raft-log",
             "--features",
             "planted",
             "--test",
-            "mutants",
+            "storage_mutants",
             "--",
             name,
         ])
