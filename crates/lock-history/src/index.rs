@@ -23,8 +23,8 @@ use crate::stored::{self, Meta, ShareMeta, StoredEnd, StoredRecord};
 /// then cost only their record.
 const KEPT_AFTER_MS: u64 = 1_000;
 
-/// Maximum number of changes per batch, some 200 KB.
-const MAX_BATCH: usize = 1_000;
+/// Maximum number of changes per batch, some 1 MB. sled writes out its buffers and wakes all its threads twice for each batch.
+const MAX_BATCH: usize = 8_000;
 
 /// Interval of sled's fsync, in milliseconds. It is the only fsync of the index and delays the log's disk. It
 /// bounds only how much history a power failure loses.

@@ -17,11 +17,10 @@ use crate::journal::{HistoryItem, HistoryReader, Journal};
 /// Directory of the index in the data directory.
 pub const HISTORY_DIR: &str = "history";
 
-/// Time that the thread waits after the first event for more. So the apply loop wakes it at most this often, and many changes become one
-/// batch. A query waits as long.
+/// Time that the thread waits after the first event for more. So the apply loop wakes it at most this often. A query waits as long.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// Interval of maintenance without events. A process that is killed may lose this much history, and makes it again from its log.
+/// Interval at which what was read is written. A process that is killed may lose this much history, and makes it again from its log.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Interval at which expired records are removed.
@@ -326,13 +325,13 @@ impl HistoryWriter {
             let told = self.told;
             self.attempt(|index| {
                 index.advance_to(told);
-                index.commit(is_idle)
+                Ok(())
             });
             self.shared.set_taken(taken.next);
             if taken.is_end {
                 break;
             }
-            self.tidy();
+            self.tidy(is_idle);
         }
         let state = std::mem::replace(
             &mut *self.shared.state.lock(),
@@ -518,10 +517,13 @@ impl HistoryWriter {
         }
     }
 
-    fn tidy(&mut self) {
+    fn tidy(&mut self, is_idle: bool) {
         if self.flushed.elapsed() >= TICK {
             self.flushed = Instant::now();
-            self.attempt(Index::flush);
+            self.attempt(|index| {
+                index.commit(is_idle)?;
+                index.flush()
+            });
         }
         if self.aged.is_none_or(|aged| aged.elapsed() >= AGE_EVERY) {
             self.aged = Some(Instant::now());

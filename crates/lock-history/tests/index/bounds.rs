@@ -256,7 +256,8 @@ fn holds_with_one_token_stay_on_one_page() {
 /// index has not yet recorded that it reached this position.
 #[test]
 fn partially_recorded_command_is_not_recorded_twice() {
-    const HOLDS: u64 = 1_200;
+    // More than the largest batch.
+    const HOLDS: u64 = 9_600;
     let dir = TempDir::new().unwrap();
     let end_all = |index: &mut Index| {
         for token in 1..=HOLDS {
@@ -264,10 +265,10 @@ fn partially_recorded_command_is_not_recorded_twice() {
             index.ended(&hold("a", token), at(9_999), ended, None).unwrap();
         }
     };
-    let mut index = open(&dir, 10_000);
+    let mut index = open(&dir, 20_000);
     end_all(&mut index);
     drop(index);
-    let mut index = open(&dir, 10_000);
+    let mut index = open(&dir, 20_000);
     assert!(
         (1..HOLDS as usize).contains(&index.len()),
         "{} written",
