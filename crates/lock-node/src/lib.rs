@@ -67,6 +67,7 @@ pub mod traces;
 mod hold_spans;
 mod runtime_config;
 mod slow_log;
+mod random_bytes;
 mod command_label;
 
 pub mod admission;

@@ -342,7 +342,7 @@ impl Change<'_> {
 
     /// Acquires a free lock. Returns the lease; `None` if another client was faster, or the lock is drained or closed.
     pub async fn acquire(&self, value: &Value<'_>, expiry: Expiry) -> Result<Option<SessionId>, Failure> {
-        let Drawn { new, guid, attempt } = Drawn::draw(expiry);
+        let Drawn { new, guid, attempt } = Drawn::draw(self.keys.node, expiry);
         let session = new.key.session;
         let wish = LockWish {
             lock: self.lock.clone(),
@@ -401,7 +401,7 @@ impl Change<'_> {
         value: &Value<'_>,
         expiry: Expiry,
     ) -> Result<bool, Failure> {
-        let Drawn { new, guid, attempt } = Drawn::draw(expiry);
+        let Drawn { new, guid, attempt } = Drawn::draw(self.keys.node, expiry);
         let session = new.key.session;
         let replace = LeaseChange::Replace {
             note: value.0.into(),
@@ -552,24 +552,17 @@ struct Drawn {
 }
 
 impl Drawn {
-    /// Draws all parts at once: each call of the operating system takes longer than the bytes.
-    fn draw(expiry: Expiry) -> Self {
-        let mut bytes = [0; 48];
-        getrandom::fill(&mut bytes).expect("the operating system has random numbers");
-        let (session, rest) = bytes.split_first_chunk().expect("it is longer");
-        let (password, rest) = rest.split_first_chunk().expect("it is longer");
-        let (guid, rest) = rest.split_first_chunk().expect("it is longer");
-        let (attempt, _) = rest.split_first_chunk().expect("it is longer");
+    fn draw(node: &Node, expiry: Expiry) -> Self {
         Self {
             new: NewLease {
                 key: LeaseKey {
-                    session: SessionId::from_random(u64::from_le_bytes(*session)),
-                    password: Password(*password),
+                    session: SessionId::from_random(u64::from_le_bytes(node.random_bytes())),
+                    password: Password(node.random_bytes()),
                 },
                 timeout_ms: expiry.timeout_ms(),
             },
-            guid: u128::from_le_bytes(*guid),
-            attempt: AttemptId::of_retry(0, u64::from_le_bytes(*attempt)),
+            guid: u128::from_le_bytes(node.random_bytes()),
+            attempt: AttemptId::of_retry(0, u64::from_le_bytes(node.random_bytes())),
         }
     }
 }

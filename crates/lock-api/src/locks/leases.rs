@@ -108,19 +108,16 @@ impl Locks {
         request_id: Option<RequestId>,
         retry: u16,
     ) -> Result<(Lease, Started), LockError> {
-        let ids = &self.shared.ids;
-        let attempt = ids.attempt(retry);
+        let attempt = self.new_attempt(retry);
         let kind = CallKind::Acquire(vec![wish.lock.clone()]);
-        let mut bytes = [0; 24];
-        getrandom::fill(&mut bytes).expect("the operating system has random numbers");
-        let (session, password) = bytes.split_at(8);
+        let node = &self.shared.node;
         let key = LeaseKey {
-            session: SessionId::from_random(u64::from_le_bytes(session.try_into().expect("it is as long"))),
-            password: Password(password.try_into().expect("it is as long")),
+            session: SessionId::from_random(u64::from_le_bytes(node.random_bytes())),
+            password: Password(node.random_bytes()),
         };
         let command = LockCommand::AcquireBounded {
             wish,
-            guid: ids.guid(),
+            guid: self.new_guid(),
             attempt,
             wait: may_wait(wait),
             bounds,

@@ -7,7 +7,6 @@
 
 mod call;
 mod clean_up;
-mod random_ids;
 mod error;
 mod history;
 mod leases;
@@ -37,7 +36,6 @@ pub use clean_up::GRANTED_GRACE;
 pub use error::{LockError, LockHistoryError};
 pub use leases::{LeaseStatus, Leased};
 pub use places::PlaceOutcome;
-use random_ids::IdGenerator;
 pub use reads::LockPage;
 
 /// Maximum number of `acquire` calls at a node, including those that are being cleaned up. Each costs about
@@ -84,7 +82,6 @@ struct Shared {
     closing: CancellationToken,
     /// Number of calls that could not be cleaned up before this node stopped.
     not_withdrawn: AtomicUsize,
-    ids: IdGenerator,
 }
 
 /// State of a call after its command was applied.
@@ -155,7 +152,6 @@ impl Locks {
             clean_up_permits: Semaphore::new(MAX_CLEAN_UPS_AT_ONCE),
             closing: CancellationToken::new(),
             not_withdrawn: AtomicUsize::new(0),
-            ids: IdGenerator::new(),
         };
         Self {
             shared: Arc::new(shared),
@@ -180,6 +176,16 @@ impl Locks {
     /// lock granted meanwhile is kept for at most [`GRANTED_GRACE`].
     pub fn with_disconnect_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
+    }
+
+    /// Returns a name for a new call, which is part of the names of its contenders.
+    fn new_guid(&self) -> u128 {
+        u128::from_le_bytes(self.shared.node.random_bytes())
+    }
+
+    /// Returns an attempt number for a call that was sent `retry` times before.
+    fn new_attempt(&self, retry: u16) -> AttemptId {
+        AttemptId::of_retry(retry, u64::from_le_bytes(self.shared.node.random_bytes()))
     }
 
     /// Acquires a lock, or adds a hold if the owner already holds it.
@@ -223,9 +229,9 @@ impl Locks {
         request_id: Option<RequestId>,
         retry: u16,
     ) -> Result<Started, LockError> {
-        let attempt = self.shared.ids.attempt(retry);
+        let attempt = self.new_attempt(retry);
         let kind = CallKind::Acquire(vec![wish.lock.clone()]);
-        let (guid, may_wait) = (self.shared.ids.guid(), may_wait(wait));
+        let (guid, may_wait) = (self.new_guid(), may_wait(wait));
         // Members of the former release know only the first.
         let command = match bounds.is_some() {
             false => LockCommand::Acquire {
@@ -270,11 +276,11 @@ impl Locks {
         request_id: Option<RequestId>,
         retry: u16,
     ) -> Result<Started, LockError> {
-        let attempt = self.shared.ids.attempt(retry);
+        let attempt = self.new_attempt(retry);
         let kind = CallKind::Acquire(wishes.iter().map(|wish| wish.lock.clone()).collect());
         let command = LockCommand::AcquireMany {
             wishes,
-            guid: self.shared.ids.guid(),
+            guid: self.new_guid(),
             attempt,
             wait: may_wait(wait),
         };
@@ -307,7 +313,7 @@ impl Locks {
         request_id: Option<RequestId>,
         retry: u16,
     ) -> Result<Started, LockError> {
-        let attempt = self.shared.ids.attempt(retry);
+        let attempt = self.new_attempt(retry);
         let kind = CallKind::Upgrade(lock.clone());
         let command = LockCommand::Upgrade {
             lock,

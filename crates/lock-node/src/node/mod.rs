@@ -32,6 +32,7 @@ use crate::cluster_events::ClusterEventLog;
 use crate::command_versions::{self, LONG_PATHS};
 use crate::config::NodeConfig;
 use crate::metrics::node_counters::{Ended, NodeCounters};
+use crate::random_bytes::RandomBytes;
 use crate::replica::Replica;
 use crate::request_error::{HeartbeatError, OpenSessionError, ProposeError};
 use crate::runtime_config::{RuntimeConfig, SharedRuntimeConfig};
@@ -78,6 +79,7 @@ struct Inner {
     history: Option<Arc<History>>,
     /// Log of the cluster's events.
     cluster_events: ClusterEventLog,
+    random: RandomBytes,
 }
 
 /// Session that was opened, as its client learns it.
@@ -98,6 +100,11 @@ impl Node {
 }
 
 impl Node {
+    /// Returns random bytes, fit for secrets.
+    pub fn random_bytes<const N: usize>(&self) -> [u8; N] {
+        self.inner.random.next()
+    }
+
     /// Returns the id of this node.
     pub fn id(&self) -> NodeId {
         self.inner.raft.id()
@@ -309,8 +316,8 @@ impl Node {
         let timeout_ms = timeout.as_millis().try_into().unwrap_or(u32::MAX);
         for _ in 0..MAX_SESSION_DRAWS {
             let command = Command::OpenSession {
-                session: SessionId::from_random(random_u64()),
-                password: Password(random_bytes()),
+                session: SessionId::from_random(u64::from_le_bytes(self.random_bytes())),
+                password: Password(self.random_bytes()),
                 timeout_ms,
                 name: name.into(),
                 address: address.into(),
@@ -502,14 +509,4 @@ impl Node {
     pub(crate) fn counters(&self) -> &NodeCounters {
         &self.inner.replica.counters
     }
-}
-
-fn random_bytes<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
-    bytes
-}
-
-fn random_u64() -> u64 {
-    u64::from_le_bytes(random_bytes())
 }

@@ -14,7 +14,7 @@ use raft_node::{OpenedStorage, Program, StartError};
 use tokio::sync::Semaphore;
 use znode_store::{Applied, Request};
 
-use super::{Inner, Node, backup, random_u64};
+use super::{Inner, Node, backup};
 use crate::admission::Admission;
 use crate::application::LockApplication;
 use crate::backup::Seed;
@@ -24,6 +24,7 @@ use crate::config::NodeConfig;
 use crate::envelope::Origin;
 use crate::leader::{self, LeaderRequests, RecorderRequests};
 use crate::metrics::node_counters::NodeCounters;
+use crate::random_bytes::RandomBytes;
 use crate::replica::Replica;
 use crate::runtime_config::{RuntimeConfig, SharedRuntimeConfig};
 
@@ -100,16 +101,17 @@ impl Node {
     ) -> Result<Node, StartError> {
         config.validate()?;
         let storage = OpenedStorage::open(config.raft.clone(), disk, Seed::find_state).await?;
+        let random = RandomBytes::new();
         let origin = Origin {
             node: config.raft.node_id,
-            boot: random_u64(),
+            boot: u64::from_le_bytes(random.next()),
         };
         let observers = ObserversConfig {
             watches: config.watches.clone(),
             events: config.events.clone(),
             lock_prefixes: config.metrics.lock_prefixes.clone(),
         };
-        let observers = Observers::new(&observers, random_u64());
+        let observers = Observers::new(&observers, u64::from_le_bytes(random.next()));
         let history = keeps_history.then(|| observers.journal.read_history());
         let replica = Replica::new(origin, observers)
             .with_counters(Arc::new(NodeCounters::new(&config.metrics)))
@@ -142,6 +144,7 @@ impl Node {
                 last_backup_ms: AtomicU64::new(0),
                 history: history.map(Arc::new),
                 cluster_events: ClusterEventLog::default(),
+                random,
                 config,
             }),
         };
