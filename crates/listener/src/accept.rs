@@ -68,7 +68,7 @@ pub async fn serve<Connection>(
         let accepted = tokio::select! {
             biased;
             () = &mut shutdown => break,
-            accepted = listener.accept() => accepted,
+            accepted = accept(&listener, &pacer) => accepted,
         };
         match accepted {
             Ok((stream, address)) => match limiter.try_acquire(address.ip()) {
@@ -122,6 +122,13 @@ pub async fn serve<Connection>(
     }
 }
 
+/// Accepts the next connection when it is its turn.
+async fn accept(listener: &TcpListener, pacer: &ReadPacer) -> io::Result<(TcpStream, SocketAddr)> {
+    let accepted = listener.accept().await?;
+    pacer.permit_to_accept().await;
+    Ok(accepted)
+}
+
 /// Sends the response for a reached limit if the socket takes it without blocking. A client that has already
 /// sent much data may not receive it.
 fn reject(stream: &TcpStream, options: &Listener, limit: LimitReached) {
@@ -173,6 +180,8 @@ fn is_client_abort(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use socket2::{Domain, Type};
     use tokio::io::AsyncWriteExt;
     use tokio::sync::mpsc;
@@ -184,21 +193,54 @@ mod tests {
     const RECEIVE_BUFFER: usize = 16 * 1024;
 
     #[tokio::test]
-    async fn unsent_bytes_are_bounded_for_client_that_never_reads() {
+    async fn many_new_connections_do_not_starve_other_tasks() {
+        const CLIENTS: usize = 100;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (taken, mut all_taken) = mpsc::channel(1);
-        let options = Listener {
+        // They wait in the kernel's backlog.
+        let mut clients = Vec::new();
+        for _ in 0..CLIENTS {
+            clients.push(TcpStream::connect(address).await.unwrap());
+        }
+        let accepted = Cell::new(0);
+        let connect = |_: Socket, _| {
+            accepted.set(accepted.get() + 1);
+            Some(std::future::pending())
+        };
+        let other = async {
+            let (mut last, mut most) = (0, 0);
+            while last < CLIENTS {
+                tokio::task::yield_now().await;
+                most = most.max(accepted.get() - last);
+                last = accepted.get();
+            }
+            assert!(most <= 16, "{most} connections before one step of another task");
+        };
+        tokio::select! {
+            () = serve(listener, options(CLIENTS), connect, std::future::pending()) => {}
+            () = other => {}
+        }
+    }
+
+    fn options(connections: usize) -> Listener {
+        Listener {
             name: "test",
             limiter: ConnectionLimiter::new(ConnectionLimits {
-                total: 1,
-                per_address: 1,
+                total: connections,
+                per_address: connections,
             }),
             total_limit_response: Vec::new(),
             address_limit_response: Vec::new(),
             drain_timeout: Duration::ZERO,
             metrics: ConnectionMetrics::default(),
-        };
+        }
+    }
+
+    #[tokio::test]
+    async fn unsent_bytes_are_bounded_for_client_that_never_reads() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (taken, mut all_taken) = mpsc::channel(1);
         // Writes until the kernel accepts no more bytes for 200 ms.
         let connect = |mut socket: Socket, _| {
             let taken = taken.clone();
@@ -225,7 +267,7 @@ mod tests {
             );
         };
         tokio::select! {
-            () = serve(listener, options, connect, std::future::pending()) => {}
+            () = serve(listener, options(1), connect, std::future::pending()) => {}
             () = client => {}
         }
     }

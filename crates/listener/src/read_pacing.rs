@@ -6,6 +6,10 @@
 //! Therefore a read takes a permit, of which there are a few per round. A connection without a permit waits
 //! for one in order, and its handler can query the delay ([`ReadDelay`]). Writing needs no permit, so that
 //! requests in progress finish.
+//!
+//! Connecting takes permits of its own, of which there are fewer: one for each accepted connection, and one for
+//! each read of a TLS handshake, which is as much work as ten other reads. So a client that connects again and
+//! again delays new connections, and hardly the requests of others.
 
 use std::io;
 use std::pin::Pin;
@@ -26,6 +30,9 @@ use tokio_util::task::AbortOnDropHandle;
 /// such rounds.
 const READS_PER_ROUND: usize = 16;
 
+/// Accepted connections and reads of TLS handshakes per thread in a round: half a millisecond of work, too.
+const CONNECTING_PER_ROUND: usize = 4;
+
 /// Time for which a busy node runs before it yields to other threads of the machine: that of its log, and those of other nodes. Otherwise the
 /// kernel lets them wait for a tick at each step of a commit: 4 ms with 250 Hz and without preemption.
 const BUSY_TURN: Duration = Duration::from_millis(1);
@@ -43,21 +50,44 @@ struct Pacer {
 
 #[derive(Debug)]
 struct Shared {
-    /// Permits that are left in this round.
-    permits: Arc<Semaphore>,
-    reads_per_round: usize,
+    reads: Lane,
+    connecting: Lane,
     /// True if reads took permits since the replenisher last looked, and few are left.
     is_low: AtomicBool,
     wake: Notify,
 }
 
+/// Permits for one kind of work.
+#[derive(Debug)]
+struct Lane {
+    /// Permits that are left in this round.
+    permits: Arc<Semaphore>,
+    per_round: usize,
+}
+
+impl Lane {
+    fn new(per_round: usize) -> Self {
+        let permits = Arc::new(Semaphore::new(per_round));
+        Self { permits, per_round }
+    }
+
+    fn has_most_permits(&self) -> bool {
+        self.permits.available_permits() > self.per_round / 2
+    }
+
+    fn replenish(&self) {
+        let spent = self.per_round.saturating_sub(self.permits.available_permits());
+        self.permits.add_permits(spent);
+    }
+}
+
 impl ReadPacer {
     /// Creates a pacer for connections on the current runtime.
     pub(crate) fn new() -> Self {
-        let reads_per_round = READS_PER_ROUND * Handle::current().metrics().num_workers().max(1);
+        let threads = Handle::current().metrics().num_workers().max(1);
         let shared = Arc::new(Shared {
-            permits: Arc::new(Semaphore::new(reads_per_round)),
-            reads_per_round,
+            reads: Lane::new(READS_PER_ROUND * threads),
+            connecting: Lane::new(CONNECTING_PER_ROUND * threads),
             is_low: AtomicBool::new(false),
             wake: Notify::new(),
         });
@@ -71,37 +101,45 @@ impl ReadPacer {
     /// Waits for a permit for work that is not a read: a request that stands for many takes one for each of
     /// them, like as many connections that send one each. Cancel safe.
     pub async fn permit(&self) {
-        let shared = &self.0.shared;
-        // The semaphore is never closed; if it were, working without a permit would still be correct.
-        if let Ok(permit) = shared.permits.acquire().await {
-            permit.forget();
-        }
-        shared.note_read();
+        self.0.shared.take(&self.0.shared.reads).await;
+    }
+
+    /// Waits for a permit to accept a connection. Cancel safe.
+    pub(crate) async fn permit_to_accept(&self) {
+        self.0.shared.take(&self.0.shared.connecting).await;
     }
 
     fn paced_reads(&self) -> PacedReads {
         PacedReads {
             pacer: self.clone(),
-            permit: PollSemaphore::new(self.0.shared.permits.clone()),
-            waits_since: None,
+            is_handshake: false,
+            waiting: None,
             waited: ReadDelay::default(),
         }
     }
 }
 
 impl Shared {
-    /// Counts a read. While most permits are left no connection waits for one, and the replenisher sleeps:
+    async fn take(&self, lane: &Lane) {
+        // The semaphore is never closed; if it were, working without a permit would still be correct.
+        if let Ok(permit) = lane.permits.acquire().await {
+            permit.forget();
+        }
+        self.note(lane);
+    }
+
+    /// Notes that a permit was taken. While most permits are left no connection waits for one, and the replenisher sleeps:
     /// otherwise nearly every request would have to wake it.
-    fn note_read(&self) {
+    fn note(&self, lane: &Lane) {
         // After the permit was taken: a task that sees this flag sees the taken permit, too.
-        if self.has_most_permits() || self.is_low.swap(true, Ordering::AcqRel) {
+        if lane.has_most_permits() || self.is_low.swap(true, Ordering::AcqRel) {
             return;
         }
         self.wake.notify_one();
     }
 
-    fn has_most_permits(&self) -> bool {
-        self.permits.available_permits() > self.reads_per_round / 2
+    fn lanes(&self) -> [&Lane; 2] {
+        [&self.reads, &self.connecting]
     }
 }
 
@@ -118,14 +156,11 @@ async fn replenish(shared: Arc<Shared>) {
                 began = Instant::now();
             }
             shared.is_low.swap(false, Ordering::AcqRel);
-            if shared.has_most_permits() {
+            if shared.lanes().into_iter().all(Lane::has_most_permits) {
                 break;
             }
             // Waiting connections get their permits before the next iteration counts again.
-            let spent = shared
-                .reads_per_round
-                .saturating_sub(shared.permits.available_permits());
-            shared.permits.add_permits(spent);
+            shared.lanes().into_iter().for_each(Lane::replenish);
         }
     }
 }
@@ -150,52 +185,73 @@ impl ReadDelay {
 #[derive(Debug)]
 struct PacedReads {
     pacer: ReadPacer,
-    permit: PollSemaphore,
-    waits_since: Option<Instant>,
+    /// True until the TLS handshake is over.
+    is_handshake: bool,
+    /// Wait for a permit. It is freed with its end: most connections wait once, while they connect, and then
+    /// are idle.
+    waiting: Option<Box<WaitForPermit>>,
     waited: ReadDelay,
+}
+
+#[derive(Debug)]
+struct WaitForPermit {
+    since: Instant,
+    permit: PollSemaphore,
 }
 
 impl PacedReads {
     /// Completes when the socket is readable and this connection has a permit.
     fn poll(&mut self, context: &mut Context<'_>, socket: &TcpStream) -> Poll<io::Result<()>> {
-        if self.waits_since.is_none() {
+        if self.waiting.is_none() {
             // A connection without data needs no permit.
             ready!(socket.poll_read_ready(context))?;
         }
-        match self.poll_permit(context) {
-            Poll::Ready(()) => {
-                self.pacer.0.shared.note_read();
-                let since = self.waits_since.take();
-                if since.is_some() {
-                    // Free the waiter's allocation instead of reusing it: most connections wait once, while
-                    // they connect, and then are idle.
-                    self.permit = PollSemaphore::new(self.pacer.0.shared.permits.clone());
+        let waited = ready!(self.poll_permit(context));
+        self.waited.set(waited);
+        let shared = &self.pacer.0.shared;
+        shared.note(self.lane(shared));
+        Poll::Ready(Ok(()))
+    }
+
+    /// Acquires a permit and returns the time that it took. Usually one is available, and then nothing has to
+    /// be allocated to wait with. The order stays fair: permits that are added while a connection waits go to
+    /// the waiter first.
+    fn poll_permit(&mut self, context: &mut Context<'_>) -> Poll<Duration> {
+        let waiting = self.waiting.take();
+        let permits = &self.lane(&self.pacer.0.shared).permits;
+        let mut waiting = match waiting {
+            Some(waiting) => waiting,
+            None => match permits.try_acquire() {
+                Ok(permit) => {
+                    permit.forget();
+                    return Poll::Ready(Duration::ZERO);
                 }
-                self.waited
-                    .set(since.map_or(Duration::ZERO, |since| since.elapsed()));
-                Poll::Ready(Ok(()))
+                Err(_) => Box::new(WaitForPermit {
+                    since: Instant::now(),
+                    permit: PollSemaphore::new(permits.clone()),
+                }),
+            },
+        };
+        match waiting.permit.poll_acquire(context) {
+            Poll::Ready(permit) => {
+                // The semaphore is never closed; if it were, reading without a permit would still be correct.
+                if let Some(permit) = permit {
+                    permit.forget();
+                }
+                Poll::Ready(waiting.since.elapsed())
             }
             Poll::Pending => {
-                self.waits_since.get_or_insert_with(Instant::now);
+                self.waiting = Some(waiting);
                 Poll::Pending
             }
         }
     }
 
-    /// Acquires a permit. Usually one is available, and then nothing has to be allocated to wait with. The
-    /// order stays fair: permits that are added while a connection waits go to the waiter first.
-    fn poll_permit(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.waits_since.is_none()
-            && let Ok(permit) = self.pacer.0.shared.permits.try_acquire()
-        {
-            permit.forget();
-            return Poll::Ready(());
+    fn lane<'s>(&self, shared: &'s Shared) -> &'s Lane {
+        match self.is_handshake {
+            true => &shared.connecting,
+            false => &shared.reads,
         }
-        // The semaphore is never closed; if it were, reading without a permit would still be correct.
-        if let Some(permit) = ready!(self.permit.poll_acquire(context)) {
-            permit.forget();
-        }
-        Poll::Ready(())
     }
 }
 
@@ -217,6 +273,18 @@ impl Socket {
     /// Returns the socket, to configure it.
     pub fn tcp(&self) -> &TcpStream {
         &self.tcp
+    }
+
+    /// Returns the socket with the pace of a TLS handshake, until [`end_handshake`](Self::end_handshake).
+    pub fn in_handshake(mut self) -> Self {
+        self.reads.is_handshake = true;
+        self
+    }
+
+    /// Gives the socket the pace of requests.
+    pub fn end_handshake(&mut self) {
+        self.reads.is_handshake = false;
+        self.reads.waiting = None;
     }
 
     /// Returns the pacer of this connection's listener.
@@ -304,7 +372,7 @@ mod tests {
 
     use super::*;
 
-    /// Twice as many clients as a round has permits, and some more.
+    /// More clients than a round has permits.
     const CLIENTS: usize = 3 * READS_PER_ROUND;
 
     async fn connected(listener: &TcpListener, pacer: &ReadPacer) -> (TcpStream, Socket) {
@@ -315,12 +383,33 @@ mod tests {
 
     #[tokio::test]
     async fn busy_connections_do_not_starve_other_tasks() {
+        assert_bounded(READS_PER_ROUND, |socket| socket).await;
+    }
+
+    #[tokio::test]
+    async fn handshakes_do_not_starve_other_tasks() {
+        assert_bounded(CONNECTING_PER_ROUND, Socket::in_handshake).await;
+    }
+
+    #[tokio::test]
+    async fn socket_has_the_pace_of_requests_after_its_handshake() {
+        assert_bounded(READS_PER_ROUND, |socket| {
+            let mut socket = socket.in_handshake();
+            socket.end_handshake();
+            socket
+        })
+        .await;
+    }
+
+    /// Asserts that at most this number of reads, and nearly as many, run in a round.
+    async fn assert_bounded(per_round: usize, prepare: impl Fn(Socket) -> Socket) {
         let pacer = ReadPacer::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let reads = Arc::new(AtomicUsize::new(0));
         let (mut clients, mut served) = (Vec::new(), JoinSet::new());
         for _ in 0..CLIENTS {
-            let (mut client, mut socket) = connected(&listener, &pacer).await;
+            let (mut client, socket) = connected(&listener, &pacer).await;
+            let mut socket = prepare(socket);
             // More bytes than one read takes, so that all sockets stay readable.
             client.write_all(&[7; 512]).await.unwrap();
             let reads = reads.clone();
@@ -346,7 +435,7 @@ mod tests {
             last = now;
         }
         assert!(
-            most <= 2 * READS_PER_ROUND,
+            (per_round..=2 * per_round).contains(&most),
             "{most} reads before one step of another task"
         );
         let mut longest = Duration::ZERO;
@@ -389,7 +478,7 @@ mod tests {
         let pacer = ReadPacer::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         // All permits are taken, and the replenisher is not woken.
-        let permits = pacer.0.shared.permits.clone();
+        let permits = pacer.0.shared.reads.permits.clone();
         permits
             .acquire_many(u32::try_from(READS_PER_ROUND).unwrap())
             .await
@@ -422,7 +511,7 @@ mod tests {
         for left in &mut left {
             let soon = tokio::time::timeout(Duration::from_millis(5), socket.read_exact(&mut byte));
             assert!(soon.await.is_err(), "the client has sent nothing");
-            *left = pacer.0.shared.permits.available_permits();
+            *left = pacer.0.shared.reads.permits.available_permits();
         }
         assert_eq!(left, [READS_PER_ROUND - 1; 3]);
         assert_eq!(socket.read_delay().last(), Duration::ZERO);

@@ -74,11 +74,12 @@ async fn run(
 ) -> Result<(), End> {
     let (mut stream, certificate) = match &protection {
         Protection::Tls(tls) => tokio::select! {
-            accepted = tls.accept(socket) => accepted?,
+            accepted = tls.accept(socket.in_handshake()) => accepted?,
             () = stop.cancelled() => return Err(End::Stopping),
         },
         Protection::Trusted | Protection::Exposed => (Stream::Plain(socket), None),
     };
+    stream.socket_mut().end_handshake();
     let mut client = Client::new(front, address, certificate.as_ref(), &protection);
     let (mut inbox, mut out) = (BytesMut::new(), BytesMut::new());
     // For the first command, and later for the rest of a command that has begun to arrive.

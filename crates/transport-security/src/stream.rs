@@ -29,6 +29,14 @@ impl<S> Stream<S> {
         }
     }
 
+    /// Underlying socket, to configure it.
+    pub fn socket_mut(&mut self) -> &mut S {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => stream.get_mut().0,
+        }
+    }
+
     /// Returns whether the connection uses TLS.
     pub fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(_))

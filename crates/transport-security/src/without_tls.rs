@@ -27,6 +27,10 @@ impl<S> TlsStream<S> {
     pub(crate) fn get_ref(&self) -> (&S, ()) {
         match self.0 {}
     }
+
+    pub(crate) fn get_mut(&mut self) -> (&mut S, ()) {
+        match self.0 {}
+    }
 }
 
 impl<S: Unpin> AsyncRead for TlsStream<S> {

@@ -136,10 +136,12 @@ async fn accept_tls(
     let Protection::Tls(tls) = protection else {
         return Ok((Stream::Plain(socket), None));
     };
-    tokio::select! {
-        accepted = tls.accept(socket) => Ok(accepted?),
-        () = stop.cancelled() => Err(ConnectError::Stopping),
-    }
+    let (mut stream, certificate) = tokio::select! {
+        accepted = tls.accept(socket.in_handshake()) => accepted?,
+        () = stop.cancelled() => return Err(ConnectError::Stopping),
+    };
+    stream.socket_mut().end_handshake();
+    Ok((stream, certificate))
 }
 
 async fn establish(

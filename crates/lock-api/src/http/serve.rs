@@ -219,12 +219,15 @@ fn connection(
             None => (Stream::Plain(socket), None),
             Some(tls) => {
                 let accepted = tokio::select! {
-                    accepted = tls.accept(socket) => accepted,
+                    accepted = tls.accept(socket.in_handshake()) => accepted,
                     // The caller has sent no request yet.
                     () = draining.cancelled() => return,
                 };
                 match accepted {
-                    Ok(accepted) => accepted,
+                    Ok((mut stream, certificate)) => {
+                        stream.socket_mut().end_handshake();
+                        (stream, certificate)
+                    }
                     Err(refused) if refused.is_refusal() => {
                         if let Some(others_left_out) = meter.admit_line(address.ip()) {
                             info!(%address, %refused, others_left_out, "http: rejected a caller");
