@@ -10,7 +10,7 @@ pub const MAX_GAPS: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryLimits {
     /// Maximum number of records; beyond it the oldest are evicted. 50,000 records take about 12 MB of
-    /// memory. On disk they take 20 MB if many were written per batch, and 60 MB if each was written alone.
+    /// memory. On disk they take some 25 MB if many were written per batch, and 60 MB if each was written alone.
     pub records: usize,
     /// Maximum age: records that ended longer ago are evicted.
     pub max_age: Duration,

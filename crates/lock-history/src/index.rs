@@ -23,8 +23,9 @@ use crate::stored::{self, Meta, ShareMeta, StoredEnd, StoredRecord};
 /// then cost only their record.
 const KEPT_AFTER_MS: u64 = 1_000;
 
-/// Maximum number of changes per batch, some 1 MB. sled writes out its buffers and wakes all its threads twice for each batch.
-const MAX_BATCH: usize = 8_000;
+/// Maximum number of keys per batch: a second's records of a busy node, up to 4 MB. sled writes out its buffers and wakes all its threads twice
+/// for each batch, and frees what a batch replaces, a page for each key, when the batch is over.
+const MAX_BATCH: usize = 1_000;
 
 /// Interval of sled's fsync, in milliseconds. It is the only fsync of the index and delays the log's disk. It
 /// bounds only how much history a power failure loses.
@@ -47,7 +48,10 @@ pub struct Index {
     /// Greatest zxid of an end that may have been recorded before the index was opened.
     last_end_on_open: u64,
     batch: sled::Batch,
-    changes: usize,
+    /// Number of keys in the batch.
+    keys: usize,
+    /// True if something was recorded since the last batch, in the batch or only in memory.
+    has_changed: bool,
     /// True if committed batches have not been flushed to the operating system.
     unflushed: bool,
     was_lost: bool,
@@ -123,7 +127,8 @@ impl Index {
             unkept: VecDeque::new(),
             meta,
             batch: sled::Batch::default(),
-            changes: 0,
+            keys: 0,
+            has_changed: false,
             unflushed: false,
             was_lost,
             failed: None,
@@ -206,7 +211,7 @@ impl Index {
             return None;
         }
         self.meta.reached = until;
-        self.changes += 1;
+        self.has_changed = true;
         if after.zxid == 0 {
             // A new index knows nothing of the time before.
             self.begin_at(until);
@@ -247,7 +252,7 @@ impl Index {
         let before_ms = now_ms.saturating_sub(max_age);
         for share in 0..SHARES {
             while self.shares[share].evict_if(|slot| slot.over.time_ms < before_ms) {
-                self.changes += 1;
+                self.has_changed = true;
             }
             self.remove_unneeded(share);
         }
@@ -265,14 +270,23 @@ impl Index {
                 }
                 self.batch
                     .insert(keys::open_key(&open.hold), stored::hold_bytes(&open.hold));
-                self.changes += 1;
+                self.keys += 1;
+                self.has_changed = true;
                 open.is_kept = true;
             }
             self.unkept.pop_front();
+            if self.keys >= MAX_BATCH {
+                self.write_batch()?;
+            }
         }
-        if self.changes == 0 {
-            return self.alive();
+        match self.has_changed {
+            true => self.write_batch(),
+            false => self.alive(),
         }
+    }
+
+    /// Writes what is recorded so far as one batch.
+    fn write_batch(&mut self) -> Result<(), IndexError> {
         for share in 0..SHARES {
             self.write_chunk(share);
         }
@@ -280,7 +294,7 @@ impl Index {
         self.batch
             .insert(keys::META, stored::meta_bytes(&self.meta, &shares));
         let batch = std::mem::take(&mut self.batch);
-        self.changes = 0;
+        (self.keys, self.has_changed) = (0, false);
         self.unflushed = true;
         self.step(|db| Ok(db.apply_batch(batch)?))
     }
@@ -354,7 +368,8 @@ impl Index {
             since_ms = since_ms.or(open.hold.since_ms);
             if open.is_kept {
                 self.batch.remove(keys::open_key(hold));
-                self.changes += 1;
+                self.keys += 1;
+                self.has_changed = true;
             }
         }
         let (over, number) = (end.over(), self.names.share(hold.lock.as_str()));
@@ -383,7 +398,7 @@ impl Index {
         let share = &mut self.shares[number];
         let is_hidden = end.is_hidden();
         let place = share.chunks.push(&StoredRecord::of(hold, since_ms, end));
-        self.changes += 1;
+        self.has_changed = true;
         share.put(Slot { key, over, place }, is_hidden);
         if share.chunks.is_full() {
             self.write_chunk(number);
@@ -392,7 +407,6 @@ impl Index {
             let largest = (0..SHARES).max_by_key(|share| self.shares[*share].ring.len());
             let largest = largest.expect("there are some");
             self.shares[largest].evict_if(|_| true);
-            self.changes += 1;
             self.remove_unneeded(largest);
         }
         self.commit_if_large()
@@ -402,7 +416,7 @@ impl Index {
     fn remove_unneeded(&mut self, share: usize) {
         while let Some(chunk) = self.shares[share].chunks.pop() {
             self.batch.remove(&keys::chunk_key(share, chunk));
-            self.changes += 1;
+            self.keys += 1;
         }
         if !self.meta.gaps.is_empty() {
             let since = self.shares.iter().map(|share| share.since.zxid).min();
@@ -411,8 +425,8 @@ impl Index {
     }
 
     fn commit_if_large(&mut self) -> Result<(), IndexError> {
-        match self.changes >= MAX_BATCH {
-            true => self.commit(false),
+        match self.keys >= MAX_BATCH {
+            true => self.write_batch(),
             false => self.alive(),
         }
     }
@@ -420,6 +434,7 @@ impl Index {
     fn write_chunk(&mut self, share: usize) {
         if let Some((number, bytes)) = self.shares[share].chunks.take_filled() {
             self.batch.insert(&keys::chunk_key(share, number), bytes);
+            self.keys += 1;
         }
     }
 
