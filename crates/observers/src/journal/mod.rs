@@ -8,7 +8,6 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::hint::black_box;
 use std::sync::Arc;
 
 use lock_history::Position;
@@ -34,9 +33,6 @@ const MAX_RESERVED: usize = 65_536;
 
 /// Number of events of one command that are added before the oldest are removed. If a command has more, the ring grows once.
 const ROOM_FOR_ONE_COMMAND: usize = 64;
-
-/// Number of records whose holds are loaded together before they are removed.
-const LOADED_AT_ONCE: u64 = 16;
 
 /// Prefix of contenders' znodes.
 const BELOW_LOCKS: &str = "/locks/";
@@ -74,14 +70,7 @@ impl Record {
     }
 
     fn is_of_hold(&self) -> bool {
-        self.hold().is_some()
-    }
-
-    fn hold(&self) -> Option<&Arc<Hold>> {
-        match &self.event {
-            Event::HoldBegan(hold) | Event::HoldEnded { hold, .. } => Some(hold),
-            _ => None,
-        }
+        matches!(self.event, Event::HoldBegan(_) | Event::HoldEnded { .. })
     }
 }
 
@@ -274,24 +263,12 @@ impl Ring {
 
     fn remove_oldest(&mut self) {
         let number = self.first();
-        if number.is_multiple_of(LOADED_AT_ONCE) {
-            self.load_oldest();
-        }
         let record = self.records.pop_front().expect("there is a record");
         self.bytes -= record.bytes as usize;
         self.complete_after = [record.at(Reader::Sessions), record.at(Reader::Feed)];
         if let Some(unread) = &mut self.unread {
             unread.removed(number, record);
         }
-    }
-
-    /// Loads the holds that are removed next into the processor's cache: they were written a journal's length ago. Loads that do not
-    /// depend on each other wait for memory together, and those of a removal one after the other.
-    fn load_oldest(&self) {
-        let oldest = self.records.iter().take(LOADED_AT_ONCE as usize);
-        let holds = oldest.filter_map(|record| record.hold());
-        black_box(holds.clone().map(Arc::strong_count).sum::<usize>());
-        black_box(holds.map(|hold| Arc::strong_count(&hold.holder)).sum::<usize>());
     }
 }
 
