@@ -4,8 +4,8 @@
 //! The decisions are the same for every protocol. A listener limits the number of connections in total and
 //! per client address ([`ConnectionLimits`]). It rejects a connection above a limit at once, so that the
 //! client can try another node; in the kernel's backlog the client would learn nothing until its own timeout.
-//! Connections are read in turn ([`Socket`]), so that other work of the node proceeds however many clients
-//! send at once. [`LogLimit`] bounds the log lines about rejected clients. An IPv6 address counts as its
+//! Connections are accepted and read in turn ([`Socket`]), so that other work of the node proceeds however many
+//! clients connect or send at once. [`LogLimit`] bounds the log lines about rejected clients. An IPv6 address counts as its
 //! 64-bit network, because the owner of one address of the network usually controls all of them.
 //!
 //! Two things are deliberately absent. The rate of new connections is not limited, because rejecting one

@@ -8,8 +8,8 @@
 //! requests in progress finish.
 //!
 //! Connecting takes permits of its own, of which there are fewer: one for each accepted connection, and one for
-//! each read of a TLS handshake, which is as much work as ten other reads. So a client that connects again and
-//! again delays new connections, and hardly the requests of others.
+//! each read of a TLS handshake, which can cost as much as ten small requests. So a client that connects again
+//! and again delays new connections, and hardly the requests of others.
 
 use std::io;
 use std::pin::Pin;
@@ -30,8 +30,9 @@ use tokio_util::task::AbortOnDropHandle;
 /// such rounds.
 const READS_PER_ROUND: usize = 16;
 
-/// Accepted connections and reads of TLS handshakes per thread in a round: half a millisecond of work, too.
-const CONNECTING_PER_ROUND: usize = 4;
+/// Accepted connections and reads of TLS handshakes per thread in a round: less than a millisecond of work
+/// (docs/internals/decisions/0026-read-pacing.md).
+pub(crate) const CONNECTING_PER_ROUND: usize = 4;
 
 /// Time for which a busy node runs before it yields to other threads of the machine: that of its log, and those of other nodes. Otherwise the
 /// kernel lets them wait for a tick at each step of a commit: 4 ms with 250 Hz and without preemption.
@@ -187,8 +188,8 @@ struct PacedReads {
     pacer: ReadPacer,
     /// True until the TLS handshake is over.
     is_handshake: bool,
-    /// Wait for a permit. It is freed with its end: most connections wait once, while they connect, and then
-    /// are idle.
+    /// The current wait for a permit. Its memory is freed when it ends: most connections wait once, while they
+    /// connect, and then are idle.
     waiting: Option<Box<WaitForPermit>>,
     waited: ReadDelay,
 }
