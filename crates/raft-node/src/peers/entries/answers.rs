@@ -13,6 +13,9 @@ use crate::peers::wire::{
 };
 use fault_injection::fail_step;
 
+/// Maximum number of results per write. A leader has few appends in transit for each sync of the follower.
+const MAX_RESULTS_PER_WRITE: usize = 16;
+
 /// Serves one stream of entries as long as the log has room for them. A leader whose stream was closed
 /// retries after a pause. Heartbeats use another connection, so this node still follows and votes.
 ///
@@ -61,20 +64,29 @@ pub async fn serve(
     answer(Box::pin(results), writer).await
 }
 
-/// Sends the result of each append, in order, until the stream ends.
+/// Sends the result of each append, in order, until the stream ends. One sync completes several appends, whose results are sent in one write.
 pub(super) async fn answer(
-    mut results: impl Stream<Item = io::Result<WireAppendResult>> + Unpin,
+    results: impl Stream<Item = io::Result<WireAppendResult>> + Unpin,
     mut writer: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
     let mut out = BytesMut::new();
-    while let Some(result) = results.next().await {
-        put_frame(&mut out, &result?);
+    let mut results = results.ready_chunks(MAX_RESULTS_PER_WRITE);
+    let mut failed = None;
+    while failed.is_none()
+        && let Some(ready) = results.next().await
+    {
+        for result in ready {
+            match result {
+                Ok(result) => put_frame(&mut out, &result),
+                Err(error) => failed = Some(error),
+            }
+        }
         fail_step!(async "append::before_reply", |error| error);
         send_frames(&mut writer, &out).await?;
         fail_step!(async "append::after_reply", |error| error);
         out.clear();
     }
-    Ok(())
+    failed.map_or(Ok(()), Err)
 }
 
 async fn next_append(reader: &mut FrameReader<ReadHalf>) -> io::Result<Option<WireAppend>> {
