@@ -1,5 +1,8 @@
 //! Tests of the messages between a leader and a follower, and of their timing.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use futures_util::{FutureExt, stream};
 use openraft::raft::AppendEntriesRequest;
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
@@ -247,4 +250,52 @@ async fn unresponsive_follower_ends_the_stream() {
     let error = appends.next_answer().await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     assert!(began.elapsed() >= TIMEOUT);
+}
+
+/// Writer that keeps the frames of each write apart.
+#[derive(Default)]
+struct Writes(Vec<BytesMut>);
+
+impl AsyncWrite for Writes {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.push(BytesMut::from(bytes));
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn frames(results: &[WireAppendResult]) -> BytesMut {
+    let mut out = BytesMut::new();
+    results.iter().for_each(|result| put_frame(&mut out, result));
+    out
+}
+
+#[tokio::test]
+async fn results_that_are_ready_are_sent_in_one_write() {
+    let (sender, taken) = mpsc::unbounded_channel();
+    let results = Box::pin(stream::unfold(taken, |mut taken| async move {
+        Some((taken.recv().await?, taken))
+    }));
+    let mut writes = Writes::default();
+    let mut answers = Box::pin(answers::answer(results, &mut writes));
+    sender.send(Ok(stored(1))).unwrap();
+    assert!(futures_util::poll!(&mut answers).is_pending());
+    // One sync completes several appends.
+    for index in [2, 3, 4] {
+        sender.send(Ok(stored(index))).unwrap();
+    }
+    assert!(futures_util::poll!(&mut answers).is_pending());
+    // What was stored before a failure is sent.
+    sender.send(Ok(stored(5))).unwrap();
+    sender.send(Err(io::Error::other("stopped"))).unwrap();
+    answers.await.unwrap_err();
+    let sent = [&[stored(1)][..], &[stored(2), stored(3), stored(4)], &[stored(5)]];
+    assert_eq!(writes.0, sent.map(frames));
 }
