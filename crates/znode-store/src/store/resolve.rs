@@ -127,7 +127,7 @@ impl Store {
     pub(crate) fn held_by_lease(&self, lock: &LockName, lease: SessionId) -> Option<ResolvedContender> {
         let state = self.sessions.get(lease).filter(|state| state.is_lease)?;
         let &(_, index) = state.ephemerals.first()?;
-        let found = self.contender(lock, self.tree.path(index).name())?;
+        let found = self.contender(lock, self.tree.name(index))?;
         let holds = found.session == lease && found.queue_position == QueuePosition::Holds;
         holds.then_some(found)
     }

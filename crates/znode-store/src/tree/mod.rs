@@ -188,6 +188,11 @@ impl Tree {
         }
     }
 
+    /// Returns the name of a node in its parent. That of the root is empty.
+    pub(crate) fn name(&self, index: NodeIndex) -> &str {
+        &self.slab[index].name
+    }
+
     /// Returns the path of a node.
     pub(crate) fn path(&self, index: NodeIndex) -> ZPath {
         let mut names = Vec::with_capacity(4);
