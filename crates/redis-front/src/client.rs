@@ -18,7 +18,8 @@ use crate::wakes::{Subscribing, Subscriptions, Wake};
 pub(crate) struct Client {
     pub front: Front,
     pub id: i64,
-    pub address: SocketAddr,
+    /// Address and port as text, for each command.
+    pub address: Box<str>,
     pub protocol: Protocol,
     /// Name that the client gave itself by `CLIENT SETNAME`.
     pub name: Bytes,
@@ -66,7 +67,7 @@ impl Client {
         Self {
             id: front.next_client_id(),
             front,
-            address,
+            address: address.to_string().into(),
             protocol: Protocol::default(),
             name: Bytes::new(),
             caller: network.clone(),
@@ -79,25 +80,25 @@ impl Client {
 
     /// Executes a command about subscriptions. Returns the reply for each channel.
     pub fn subscribe(&mut self, how: Subscribing, channels: &[Bytes]) -> Result<Vec<Reply>, Failure> {
-        let (front, config, address) = (self.front.clone(), self.front.config(), self.address.to_string());
+        let (front, config) = (self.front.clone(), self.front.config());
         let mut subscriptions = std::mem::take(&mut self.subscriptions);
-        let changed = subscriptions.change(how, channels, front.wakes(), &self.keys(&config, &address));
+        let changed = subscriptions.change(how, channels, front.wakes(), &self.keys(&config));
         self.subscriptions = subscriptions;
         changed
     }
 
     /// Returns the messages for an end of a hold.
     pub fn messages(&self, wake: &Wake) -> Vec<Reply> {
-        let (config, address) = (self.front.config(), self.address.to_string());
-        self.subscriptions.messages(wake, &self.keys(&config, &address))
+        let config = self.front.config();
+        self.subscriptions.messages(wake, &self.keys(&config))
     }
 
     /// Returns the keys as this client uses them.
-    pub fn keys<'c>(&'c self, config: &'c RedisConfig, address: &'c str) -> Keys<'c> {
+    pub fn keys<'c>(&'c self, config: &'c RedisConfig) -> Keys<'c> {
         Keys {
             node: self.front.node(),
             caller: &self.caller,
-            address,
+            address: &self.address,
             prefix: &config.prefix,
             answers: self.front.answers(),
             scripts: self.front.scripts(),

@@ -162,8 +162,8 @@ async fn execute(client: &mut Client, name: &str, request: &Request) -> Result<R
     if let Some(reply) = of_connection(client, name, arguments) {
         return reply;
     }
-    let (config, address) = (client.front.config(), client.address.to_string());
-    of_keys(&client.keys(&config, &address), name, arguments).await
+    let config = client.front.config();
+    of_keys(&client.keys(&config), name, arguments).await
 }
 
 /// Executes a command about the connection or the server; `None` if it is another command, or has other arguments.

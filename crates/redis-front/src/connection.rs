@@ -160,9 +160,9 @@ async fn waited(
     inbox: &mut BytesMut,
     stop: &CancellationToken,
 ) -> Result<Next, End> {
-    let (config, address) = (client.front.config(), client.address.to_string());
+    let config = client.front.config();
     loop {
-        if let Some(outcome) = wait.poll(&client.keys(&config, &address)).await.transpose() {
+        if let Some(outcome) = wait.poll(&client.keys(&config)).await.transpose() {
             return Ok(outcome.into());
         }
         let has_room = inbox.len() < MAX_REQUEST_BYTES;
