@@ -188,7 +188,7 @@ mod tests {
 
     use super::*;
     use crate::connection_limits::ConnectionLimits;
-    use crate::read_pacing::CONNECTING_PER_ROUND;
+    use crate::read_pacing::ACCEPTED_PER_ROUND;
 
     /// Size of the client's receive buffer in bytes. Linux doubles the requested size.
     const RECEIVE_BUFFER: usize = 16 * 1024;
@@ -216,7 +216,7 @@ mod tests {
                 last = accepted.get();
             }
             assert!(
-                most <= 2 * CONNECTING_PER_ROUND,
+                most <= 2 * ACCEPTED_PER_ROUND,
                 "{most} connections before one step of another task"
             );
         };

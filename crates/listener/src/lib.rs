@@ -13,6 +13,7 @@
 //! need a handshake.
 
 mod accept;
+mod handshake_thread;
 mod log_limit;
 mod metrics;
 mod connection_limits;

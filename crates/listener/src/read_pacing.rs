@@ -7,9 +7,9 @@
 //! for one in order, and its handler can query the delay ([`ReadDelay`]). Writing needs no permit, so that
 //! requests in progress finish.
 //!
-//! Connecting takes permits of its own, of which there are fewer: one for each accepted connection, and one for
-//! each read of a TLS handshake, which can cost as much as ten small requests. So a client that connects again
-//! and again delays new connections, and hardly the requests of others.
+//! Accepting takes permits of its own, of which there are fewer, so that a client that connects again and again
+//! delays new connections, and hardly the requests of others. TLS handshakes run on another thread
+//! ([`Socket::handshake`]) and take no permits.
 
 use std::io;
 use std::pin::Pin;
@@ -26,13 +26,14 @@ use tokio::time::Instant;
 use tokio_util::sync::PollSemaphore;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::handshake_thread::{HandshakeThread, move_to_this_thread};
+
 /// Reads per thread before all other tasks have run once: half a millisecond of work. A commit waits several
 /// such rounds.
 const READS_PER_ROUND: usize = 16;
 
-/// Accepted connections and reads of TLS handshakes per thread in a round: less than a millisecond of work
-/// (docs/internals/decisions/0026-read-pacing.md).
-pub(crate) const CONNECTING_PER_ROUND: usize = 4;
+/// Accepted connections per thread in a round: a tenth of a millisecond of work (docs/internals/decisions/0026-read-pacing.md).
+pub(crate) const ACCEPTED_PER_ROUND: usize = 4;
 
 /// Time for which a busy node runs before it yields to other threads of the machine: that of its log, and those of other nodes. Otherwise the
 /// kernel lets them wait for a tick at each step of a commit: 4 ms with 250 Hz and without preemption.
@@ -45,6 +46,7 @@ pub struct ReadPacer(Arc<Pacer>);
 #[derive(Debug)]
 struct Pacer {
     shared: Arc<Shared>,
+    handshakes: HandshakeThread,
     /// Task that replenishes the permits; aborted with the pacer.
     _replenisher: AbortOnDropHandle<()>,
 }
@@ -52,7 +54,7 @@ struct Pacer {
 #[derive(Debug)]
 struct Shared {
     reads: Lane,
-    connecting: Lane,
+    accepting: Lane,
     /// True if reads took permits since the replenisher last looked, and few are left.
     is_low: AtomicBool,
     wake: Notify,
@@ -88,13 +90,14 @@ impl ReadPacer {
         let threads = Handle::current().metrics().num_workers().max(1);
         let shared = Arc::new(Shared {
             reads: Lane::new(READS_PER_ROUND * threads),
-            connecting: Lane::new(CONNECTING_PER_ROUND * threads),
+            accepting: Lane::new(ACCEPTED_PER_ROUND * threads),
             is_low: AtomicBool::new(false),
             wake: Notify::new(),
         });
         let replenisher = AbortOnDropHandle::new(tokio::spawn(replenish(shared.clone())));
         Self(Arc::new(Pacer {
             shared,
+            handshakes: HandshakeThread::default(),
             _replenisher: replenisher,
         }))
     }
@@ -107,7 +110,7 @@ impl ReadPacer {
 
     /// Waits for a permit to accept a connection. Cancel safe.
     pub(crate) async fn permit_to_accept(&self) {
-        self.0.shared.take(&self.0.shared.connecting).await;
+        self.0.shared.take(&self.0.shared.accepting).await;
     }
 
     fn paced_reads(&self) -> PacedReads {
@@ -140,7 +143,7 @@ impl Shared {
     }
 
     fn lanes(&self) -> [&Lane; 2] {
-        [&self.reads, &self.connecting]
+        [&self.reads, &self.accepting]
     }
 }
 
@@ -186,7 +189,7 @@ impl ReadDelay {
 #[derive(Debug)]
 struct PacedReads {
     pacer: ReadPacer,
-    /// True until the TLS handshake is over.
+    /// True during the TLS handshake, whose reads take no permits.
     is_handshake: bool,
     /// The current wait for a permit. Its memory is freed when it ends: most connections wait once, while they
     /// connect, and then are idle.
@@ -203,6 +206,9 @@ struct WaitForPermit {
 impl PacedReads {
     /// Completes when the socket is readable and this connection has a permit.
     fn poll(&mut self, context: &mut Context<'_>, socket: &TcpStream) -> Poll<io::Result<()>> {
+        if self.is_handshake {
+            return Poll::Ready(Ok(()));
+        }
         if self.waiting.is_none() {
             // A connection without data needs no permit.
             ready!(socket.poll_read_ready(context))?;
@@ -210,7 +216,7 @@ impl PacedReads {
         let waited = ready!(self.poll_permit(context));
         self.waited.set(waited);
         let shared = &self.pacer.0.shared;
-        shared.note(self.lane(shared));
+        shared.note(&shared.reads);
         Poll::Ready(Ok(()))
     }
 
@@ -219,7 +225,7 @@ impl PacedReads {
     /// the waiter first.
     fn poll_permit(&mut self, context: &mut Context<'_>) -> Poll<Duration> {
         let waiting = self.waiting.take();
-        let permits = &self.lane(&self.pacer.0.shared).permits;
+        let permits = &self.pacer.0.shared.reads.permits;
         let mut waiting = match waiting {
             Some(waiting) => waiting,
             None => match permits.try_acquire() {
@@ -247,13 +253,6 @@ impl PacedReads {
             }
         }
     }
-
-    fn lane<'s>(&self, shared: &'s Shared) -> &'s Lane {
-        match self.is_handshake {
-            true => &shared.connecting,
-            false => &shared.reads,
-        }
-    }
 }
 
 /// Client socket whose reads are paced.
@@ -276,16 +275,34 @@ impl Socket {
         &self.tcp
     }
 
-    /// Returns the socket with the pace of a TLS handshake, until [`end_handshake`](Self::end_handshake).
-    pub fn in_handshake(mut self) -> Self {
+    /// Performs a TLS handshake on the listener's thread for handshakes, which has a low priority, and returns its result. When the caller has
+    /// the socket back, it calls [`end_handshake`](Self::end_handshake). If this future is dropped, the handshake is aborted.
+    ///
+    /// # Errors
+    ///
+    /// Those of the handshake, and one if the thread cannot be started.
+    pub async fn handshake<T, E, F>(
+        mut self,
+        handshake: impl FnOnce(Self) -> F + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<io::Error> + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send,
+    {
+        let pacer = self.reads.pacer.clone();
         self.reads.is_handshake = true;
-        self
+        let handshake = async move {
+            move_to_this_thread(&mut self.tcp)?;
+            handshake(self).await
+        };
+        pacer.0.handshakes.run(handshake).await
     }
 
-    /// Gives the socket the pace of requests.
-    pub fn end_handshake(&mut self) {
+    /// Moves the socket from the thread for handshakes to the calling one, and paces its reads.
+    pub fn end_handshake(&mut self) -> io::Result<()> {
         self.reads.is_handshake = false;
-        self.reads.waiting = None;
+        move_to_this_thread(&mut self.tcp)
     }
 
     /// Returns the pacer of this connection's listener.
@@ -384,33 +401,12 @@ mod tests {
 
     #[tokio::test]
     async fn busy_connections_do_not_starve_other_tasks() {
-        assert_bounded(READS_PER_ROUND, |socket| socket).await;
-    }
-
-    #[tokio::test]
-    async fn handshakes_do_not_starve_other_tasks() {
-        assert_bounded(CONNECTING_PER_ROUND, Socket::in_handshake).await;
-    }
-
-    #[tokio::test]
-    async fn socket_has_the_pace_of_requests_after_its_handshake() {
-        assert_bounded(READS_PER_ROUND, |socket| {
-            let mut socket = socket.in_handshake();
-            socket.end_handshake();
-            socket
-        })
-        .await;
-    }
-
-    /// Asserts that at most this number of reads, and nearly as many, run in a round.
-    async fn assert_bounded(per_round: usize, prepare: impl Fn(Socket) -> Socket) {
         let pacer = ReadPacer::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let reads = Arc::new(AtomicUsize::new(0));
         let (mut clients, mut served) = (Vec::new(), JoinSet::new());
         for _ in 0..CLIENTS {
-            let (mut client, socket) = connected(&listener, &pacer).await;
-            let mut socket = prepare(socket);
+            let (mut client, mut socket) = connected(&listener, &pacer).await;
             // More bytes than one read takes, so that all sockets stay readable.
             client.write_all(&[7; 512]).await.unwrap();
             let reads = reads.clone();
@@ -436,7 +432,7 @@ mod tests {
             last = now;
         }
         assert!(
-            (per_round..=2 * per_round).contains(&most),
+            (READS_PER_ROUND..=2 * READS_PER_ROUND).contains(&most),
             "{most} reads before one step of another task"
         );
         let mut longest = Duration::ZERO;
@@ -447,6 +443,38 @@ mod tests {
             longest > Duration::ZERO,
             "the delay of waiting connections is measured"
         );
+    }
+
+    #[tokio::test]
+    async fn handshake_runs_on_a_thread_with_a_low_priority() {
+        let pacer = ReadPacer::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (mut client, socket) = connected(&listener, &pacer).await;
+        client.write_all(b"hello").await.unwrap();
+        let handshake = |mut socket: Socket| async move {
+            let mut hello = [0; 5];
+            socket.read_exact(&mut hello).await?;
+            let thread = std::thread::current();
+            let priority = rustix::process::getpriority_process(None)?;
+            io::Result::Ok((socket, hello, thread.name().map(str::to_owned), priority))
+        };
+        let own_priority = rustix::process::getpriority_process(None).unwrap();
+        let (mut socket, hello, thread, priority) = socket.handshake(handshake).await.unwrap();
+        assert_eq!((&hello, thread.as_deref()), (b"hello", Some("handshakes")));
+        assert!(
+            priority > own_priority,
+            "a greater number is a lower priority: {priority}"
+        );
+
+        // Afterwards the socket needs that thread no more, and takes permits.
+        socket.end_handshake().unwrap();
+        let left = || pacer.0.shared.reads.permits.available_permits();
+        let before = left();
+        pacer.0.handshakes.end();
+        client.write_all(b"again").await.unwrap();
+        let mut again = [0; 5];
+        socket.read_exact(&mut again).await.unwrap();
+        assert_eq!((&again, left()), (b"again", before - 1));
     }
 
     #[tokio::test]

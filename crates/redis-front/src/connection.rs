@@ -73,13 +73,18 @@ async fn run(
     stop: &CancellationToken,
 ) -> Result<(), End> {
     let (mut stream, certificate) = match &protection {
-        Protection::Tls(tls) => tokio::select! {
-            accepted = tls.accept(socket.in_handshake()) => accepted?,
-            () = stop.cancelled() => return Err(End::Stopping),
-        },
+        Protection::Tls(tls) => {
+            let tls = tls.clone();
+            let handshake = socket.handshake(async move |socket| tls.accept(socket).await);
+            let (mut stream, certificate) = tokio::select! {
+                accepted = handshake => accepted?,
+                () = stop.cancelled() => return Err(End::Stopping),
+            };
+            stream.socket_mut().end_handshake()?;
+            (stream, certificate)
+        }
         Protection::Trusted | Protection::Exposed => (Stream::Plain(socket), None),
     };
-    stream.socket_mut().end_handshake();
     let mut client = Client::new(front, address, certificate.as_ref(), &protection);
     let (mut inbox, mut out) = (BytesMut::new(), BytesMut::new());
     // For the first command, and later for the rest of a command that has begun to arrive.

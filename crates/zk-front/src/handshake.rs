@@ -136,11 +136,13 @@ async fn accept_tls(
     let Protection::Tls(tls) = protection else {
         return Ok((Stream::Plain(socket), None));
     };
+    let tls = tls.clone();
+    let handshake = socket.handshake(async move |socket| tls.accept(socket).await);
     let (mut stream, certificate) = tokio::select! {
-        accepted = tls.accept(socket.in_handshake()) => accepted?,
+        accepted = handshake => accepted?,
         () = stop.cancelled() => return Err(ConnectError::Stopping),
     };
-    stream.socket_mut().end_handshake();
+    stream.socket_mut().end_handshake()?;
     Ok((stream, certificate))
 }
 

@@ -218,16 +218,18 @@ fn connection(
         let (stream, certificate) = match tls {
             None => (Stream::Plain(socket), None),
             Some(tls) => {
+                let handshake = socket.handshake(async move |socket| tls.accept(socket).await);
                 let accepted = tokio::select! {
-                    accepted = tls.accept(socket.in_handshake()) => accepted,
+                    accepted = handshake => accepted,
                     // The caller has sent no request yet.
                     () = draining.cancelled() => return,
                 };
+                let accepted = accepted.and_then(|(mut stream, certificate)| {
+                    stream.socket_mut().end_handshake()?;
+                    Ok((stream, certificate))
+                });
                 match accepted {
-                    Ok((mut stream, certificate)) => {
-                        stream.socket_mut().end_handshake();
-                        (stream, certificate)
-                    }
+                    Ok(accepted) => accepted,
                     Err(refused) if refused.is_refusal() => {
                         if let Some(others_left_out) = meter.admit_line(address.ip()) {
                             info!(%address, %refused, others_left_out, "http: rejected a caller");
