@@ -34,8 +34,8 @@ struct Running {
 }
 
 impl HandshakeThread {
-    /// Performs a handshake on this thread, and returns its result. The handshake begins with [`move_to_this_thread`] for its socket, and the
-    /// caller does the same when it has the socket back. If this future is dropped, the handshake is aborted.
+    /// Performs a handshake on this thread, and returns its result. Its socket has to be moved to this thread, and back
+    /// ([`move_to_this_thread`]). If this future is dropped, the handshake is aborted.
     ///
     /// # Errors
     ///
@@ -53,12 +53,6 @@ impl HandshakeThread {
             Ok(panic) => resume_unwind(panic),
             Err(ended) => Err(io::Error::other(ended).into()),
         })
-    }
-
-    /// Ends the thread.
-    #[cfg(test)]
-    pub(crate) fn end(&self) {
-        *self.0.lock() = None;
     }
 
     /// Starts the thread unless it runs.
@@ -120,7 +114,7 @@ mod tests {
         });
         let end = async {
             has_begun.await.unwrap();
-            thread.end();
+            *thread.0.lock() = None;
         };
         let (stalled, ()) = tokio::join!(stalled, end);
         assert!(stalled.is_err());

@@ -275,15 +275,16 @@ impl Socket {
         &self.tcp
     }
 
-    /// Performs a TLS handshake on the listener's thread for handshakes, which has a low priority, and returns its result. When the caller has
-    /// the socket back, it calls [`end_handshake`](Self::end_handshake). If this future is dropped, the handshake is aborted.
+    /// Performs a TLS handshake on the listener's thread for handshakes, which has a low priority. Then moves the socket, which `socket_in` finds
+    /// in the result, to the calling thread, and returns the result. If this future is dropped, the handshake is aborted.
     ///
     /// # Errors
     ///
-    /// Those of the handshake, and one if the thread cannot be started.
+    /// Those of the handshake, and one if the thread cannot be started or there is no free descriptor for the move.
     pub async fn handshake<T, E, F>(
         mut self,
         handshake: impl FnOnce(Self) -> F + Send + 'static,
+        socket_in: impl FnOnce(&mut T) -> &mut Self,
     ) -> Result<T, E>
     where
         T: Send + 'static,
@@ -296,13 +297,11 @@ impl Socket {
             move_to_this_thread(&mut self.tcp)?;
             handshake(self).await
         };
-        pacer.0.handshakes.run(handshake).await
-    }
-
-    /// Moves the socket from the thread for handshakes to the calling one, and paces its reads.
-    pub fn end_handshake(&mut self) -> io::Result<()> {
-        self.reads.is_handshake = false;
-        move_to_this_thread(&mut self.tcp)
+        let mut done = pacer.0.handshakes.run(handshake).await?;
+        let socket = socket_in(&mut done);
+        socket.reads.is_handshake = false;
+        move_to_this_thread(&mut socket.tcp)?;
+        Ok(done)
     }
 
     /// Returns the pacer of this connection's listener.
@@ -390,6 +389,9 @@ mod tests {
 
     use super::*;
 
+    /// Longer than anything here takes.
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
     /// More clients than a round has permits.
     const CLIENTS: usize = 3 * READS_PER_ROUND;
 
@@ -456,25 +458,47 @@ mod tests {
             socket.read_exact(&mut hello).await?;
             let thread = std::thread::current();
             let priority = rustix::process::getpriority_process(None)?;
-            io::Result::Ok((socket, hello, thread.name().map(str::to_owned), priority))
+            let thread = thread.name().map(str::to_owned);
+            io::Result::Ok((socket, hello, thread, priority))
         };
         let own_priority = rustix::process::getpriority_process(None).unwrap();
-        let (mut socket, hello, thread, priority) = socket.handshake(handshake).await.unwrap();
+        let shaken = socket.handshake(handshake, |(socket, ..)| socket).await;
+        let (mut socket, hello, thread, priority) = shaken.unwrap();
         assert_eq!((&hello, thread.as_deref()), (b"hello", Some("handshakes")));
         assert!(
             priority > own_priority,
             "a greater number is a lower priority: {priority}"
         );
 
-        // Afterwards the socket needs that thread no more, and takes permits.
-        socket.end_handshake().unwrap();
+        // Afterwards the socket does not depend on that thread, which is blocked here, and takes permits.
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let of_thread = pacer.clone();
+        let blocked = tokio::spawn(async move {
+            let block = async move {
+                begun.send(()).unwrap();
+                released.recv().unwrap_err();
+                io::Result::Ok(())
+            };
+            of_thread.0.handshakes.run(block).await
+        });
+        has_begun.await.unwrap();
         let left = || pacer.0.shared.reads.permits.available_permits();
         let before = left();
-        pacer.0.handshakes.end();
-        client.write_all(b"again").await.unwrap();
         let mut again = [0; 5];
-        socket.read_exact(&mut again).await.unwrap();
-        assert_eq!((&again, left()), (b"again", before - 1));
+        let mut read = Box::pin(socket.read_exact(&mut again));
+        let poll = |context: &mut Context<'_>| Poll::Ready(read.as_mut().poll(context));
+        assert!(
+            std::future::poll_fn(poll).await.is_pending(),
+            "nothing was sent yet"
+        );
+        client.write_all(b"again").await.unwrap();
+        let read = tokio::time::timeout(TIMEOUT, read).await;
+        read.expect("the socket is registered with this thread").unwrap();
+        assert_eq!(&again, b"again");
+        assert!(left() < before);
+        drop(release);
+        blocked.await.unwrap().unwrap();
     }
 
     #[tokio::test]

@@ -75,13 +75,14 @@ async fn run(
     let (mut stream, certificate) = match &protection {
         Protection::Tls(tls) => {
             let tls = tls.clone();
-            let handshake = socket.handshake(async move |socket| tls.accept(socket).await);
-            let (mut stream, certificate) = tokio::select! {
+            let handshake = socket.handshake(
+                async move |socket| tls.accept(socket).await,
+                |(stream, _)| stream.socket_mut(),
+            );
+            tokio::select! {
                 accepted = handshake => accepted?,
                 () = stop.cancelled() => return Err(End::Stopping),
-            };
-            stream.socket_mut().end_handshake()?;
-            (stream, certificate)
+            }
         }
         Protection::Trusted | Protection::Exposed => (Stream::Plain(socket), None),
     };

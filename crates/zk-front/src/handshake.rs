@@ -137,13 +137,14 @@ async fn accept_tls(
         return Ok((Stream::Plain(socket), None));
     };
     let tls = tls.clone();
-    let handshake = socket.handshake(async move |socket| tls.accept(socket).await);
-    let (mut stream, certificate) = tokio::select! {
-        accepted = handshake => accepted?,
-        () = stop.cancelled() => return Err(ConnectError::Stopping),
-    };
-    stream.socket_mut().end_handshake()?;
-    Ok((stream, certificate))
+    let handshake = socket.handshake(
+        async move |socket| tls.accept(socket).await,
+        |(stream, _)| stream.socket_mut(),
+    );
+    tokio::select! {
+        accepted = handshake => Ok(accepted?),
+        () = stop.cancelled() => Err(ConnectError::Stopping),
+    }
 }
 
 async fn establish(

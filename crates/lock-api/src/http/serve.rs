@@ -218,16 +218,15 @@ fn connection(
         let (stream, certificate) = match tls {
             None => (Stream::Plain(socket), None),
             Some(tls) => {
-                let handshake = socket.handshake(async move |socket| tls.accept(socket).await);
+                let handshake = socket.handshake(
+                    async move |socket| tls.accept(socket).await,
+                    |(stream, _)| stream.socket_mut(),
+                );
                 let accepted = tokio::select! {
                     accepted = handshake => accepted,
                     // The caller has sent no request yet.
                     () = draining.cancelled() => return,
                 };
-                let accepted = accepted.and_then(|(mut stream, certificate)| {
-                    stream.socket_mut().end_handshake()?;
-                    Ok((stream, certificate))
-                });
                 match accepted {
                     Ok(accepted) => accepted,
                     Err(refused) if refused.is_refusal() => {
