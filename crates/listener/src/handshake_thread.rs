@@ -17,8 +17,8 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::debug;
 
-/// Priority of the thread as a `nice` value. In competition with one thread of ordinary priority the thread gets a tenth of a core: some 400
-/// handshakes per second, so that a fleet that connects again to a busy node is served within seconds. With 19 it would be a seventieth.
+/// Priority of the thread as a `nice` value. By the kernel's weights it gets a tenth of a core beside one thread of ordinary priority, so that a
+/// fleet that connects again to a busy node is served soon (docs/internals/decisions/0026-read-pacing.md). With 19 it would be a seventieth.
 const PRIORITY: i32 = 10;
 
 /// Thread of a listener for TLS handshakes. It starts with the first handshake and ends with this value.
