@@ -46,7 +46,8 @@ pub struct InTransit {
     /// Term in which the counted commands were sent. Those to an earlier leader do not count: they may stay without an outcome for long.
     term: u64,
     amounts: BTreeMap<Caller, Amount>,
-    last_caller: Option<Caller>,
+    /// Caller of the last command, and its time.
+    last: Option<(Caller, Instant)>,
     /// Time of the last command whose caller was not that of the command before.
     shared_at: Option<Instant>,
 }
@@ -54,12 +55,22 @@ pub struct InTransit {
 impl InTransit {
     /// Records that a caller has a new command.
     pub fn note_caller(&mut self, caller: &Caller, now: Instant) {
-        if self.last_caller.as_ref() == Some(caller) {
-            return;
+        match &mut self.last {
+            Some((last, at)) if last == caller => *at = now,
+            last => {
+                if last.replace((caller.clone(), now)).is_some() {
+                    self.shared_at = Some(now);
+                }
+            }
         }
-        if self.last_caller.replace(caller.clone()).is_some() {
-            self.shared_at = Some(now);
-        }
+    }
+
+    /// Returns whether callers other than this one have had commands lately.
+    pub fn has_others_than(&self, caller: &Caller, now: Instant) -> bool {
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < COUNTS_FOR;
+        let last = self.last.as_ref();
+        self.shared_at.is_some_and(is_recent)
+            || last.is_some_and(|(last, at)| last != caller && is_recent(*at))
     }
 
     /// Returns whether another command of the caller may be sent in this term.
@@ -68,10 +79,8 @@ impl InTransit {
             true => self.amounts.get(caller).copied().unwrap_or_default(),
             false => Amount::default(),
         };
-        let has_others = self
-            .shared_at
-            .is_some_and(|at| now.saturating_duration_since(at) < COUNTS_FOR);
-        sent.bytes < MOST_BYTES && (!has_others || sent.commands < MOST_BESIDE_OTHERS)
+        let is_shared = self.has_others_than(caller, now);
+        sent.bytes < MOST_BYTES && (!is_shared || sent.commands < MOST_BESIDE_OTHERS)
     }
 
     fn add(&mut self, caller: &Caller, term: u64, bytes: usize) {
@@ -168,6 +177,23 @@ mod tests {
             in_transit.has_room(&flood, 1, now + COUNTS_FOR),
             "it is alone again"
         );
+    }
+
+    #[test]
+    fn others_are_those_with_recent_commands() {
+        let (mut in_transit, now) = (InTransit::default(), Instant::now());
+        let (first, second) = (caller(1), caller(2));
+        in_transit.note_caller(&first, now);
+        assert!(!in_transit.has_others_than(&first, now), "it is alone");
+        assert!(in_transit.has_others_than(&second, now), "it only reads");
+        let later = now + COUNTS_FOR;
+        assert!(!in_transit.has_others_than(&second, later));
+        in_transit.note_caller(&second, later);
+        in_transit.note_caller(&second, later + COUNTS_FOR / 2);
+        assert!(in_transit.has_others_than(&second, later + COUNTS_FOR / 2));
+        let alone = later + COUNTS_FOR;
+        assert!(!in_transit.has_others_than(&second, alone));
+        assert!(in_transit.has_others_than(&first, alone));
     }
 
     #[test]

@@ -155,6 +155,11 @@ impl PendingProposals {
         &self.queued
     }
 
+    /// Returns whether callers other than this one have proposed something lately.
+    pub fn has_others_than(&self, caller: &Caller) -> bool {
+        self.in_transit.lock().has_others_than(caller, Instant::now())
+    }
+
     /// Queues a proposal of `caller`, which has a permit, and gives it a number. `traced` is its trace and span. `encode` makes its envelope from
     /// that number. Returns the number and the receiver of the answer.
     pub fn enter(

@@ -116,6 +116,11 @@ impl Client {
         Ok(())
     }
 
+    /// Waits until a refused command may be answered: at once, unless this client has many of them.
+    pub async fn pace_refusal(&self) {
+        self.front.node().pace_refusal(&self.caller).await;
+    }
+
     /// Takes a token as the client's identity, in place of an earlier one.
     pub fn authenticate(&mut self, password: &[u8]) -> Result<(), AuthError> {
         if self.is_exposed {

@@ -105,6 +105,9 @@ async fn run(
                     next => next,
                 };
                 running.end(client.front.command_metrics(), next.code());
+                if matches!(next.code(), "NOAUTH" | "NOPERM" | "WRONGPASS") {
+                    client.pace_refusal().await;
+                }
                 match next {
                     Next::Wait(_) => unreachable!("the wait is over"),
                     Next::Reply(reply) => reply.encode(client.protocol, &mut out),

@@ -102,9 +102,14 @@ pub async fn batch(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) 
     let serve = |request| {
         let (api, peer, bytes) = (api.clone(), peer.clone(), &bytes);
         async move {
-            match serve(api, peer, request, bytes).await {
+            match serve(api.clone(), peer.clone(), request, bytes).await {
                 Ok(response) => result(response).await.unwrap_or_else(BatchResult::from),
-                Err(problem) => problem.into(),
+                Err(problem) => {
+                    if problem.code().is_callers_mistake() {
+                        api.node.pace_refusal(peer.proven()).await;
+                    }
+                    problem.into()
+                }
             }
         }
     };

@@ -3,17 +3,22 @@
 //! caller ([`auth`]). The four steps are one function, because a separate axum layer for each would cost more than most
 //! of the steps do.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::extract::Request;
 use axum::handler::Handler;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use nix::time::{ClockId, clock_gettime};
 
 use super::auth::{self, RequiredPermission};
 use super::extract::HandlerResult;
 use super::http_request_id::HttpRequestId;
+use super::problem::Code;
 use super::{Peer, Shared, load_shedding, origin};
 
 /// Requirement and operation of a route.
@@ -28,31 +33,36 @@ pub struct Endpoint {
 pub async fn handle<F: Future<Output = HandlerResult>>(
     api: &Shared,
     endpoint: Endpoint,
-    peer: Peer,
+    mut peer: Peer,
     request: Request,
     handler: impl FnOnce(Peer, Parts, Body) -> F,
 ) -> Response {
     let mut counted = api.requests.begin(endpoint.operation);
     let id = HttpRequestId::next();
     // Pinned here: a future that is moved into the scope is copied, at some kilobytes for each request.
-    let served = std::pin::pin!(async {
-        match load_shedding::admit(api, &peer, &request) {
+    let served = pin!(async {
+        let response = match load_shedding::admit(api, &peer, &request) {
             Ok(admitted) => {
-                let caller = peer.clone();
                 let outcome = async {
                     origin::check(api, &request)?;
                     let (head, body) = request.into_parts();
-                    let peer = peer.with_idempotency_key(&head)?;
-                    let peer = auth::authenticate(api, endpoint.required, peer, &head).await?;
-                    handler(peer, head, body).await
+                    peer.read_idempotency_key(&head)?;
+                    auth::authenticate(api, endpoint.required, &mut peer, &head).await?;
+                    handler(peer.clone(), head, body).await
                 };
                 match outcome.await {
-                    Ok(response) => load_shedding::within_budget(api, &caller, admitted, response).await,
+                    Ok(response) => load_shedding::within_budget(api, &peer, admitted, response).await,
                     Err(problem) => problem.into_response(),
                 }
             }
             Err(problem) => problem.into_response(),
+        };
+        // The problems of handlers behind the router are responses already.
+        let code = response.extensions().get::<Code>();
+        if code.is_some_and(|code| code.is_callers_mistake()) {
+            api.node.pace_refusal(peer.proven()).await;
         }
+        response
     });
     let mut response = id.scope(served).await;
     id.mark(response.headers_mut());
@@ -81,14 +91,34 @@ where
         // Boxed, so that all handlers have one type: `handle` is then compiled once for the router, and not once for
         // each route.
         let handler: RoutedHandler = Box::new(move |peer, mut head, body| {
-            head.extensions.insert::<Peer>(peer);
-            handler
-                .call(Request::from_parts(head, body), state)
-                .map(Ok)
-                .boxed()
+            head.extensions.insert(peer.clone());
+            Box::pin(async move {
+                let served = handler.call(Request::from_parts(head, body), state.clone());
+                let (response, worked) = timed(served).await;
+                state.node.pace_long_request(peer.proven(), worked).await;
+                Ok(response)
+            })
         });
         routed(api, required, request, handler)
     }
+}
+
+/// Returns the result of a future, and for how long it used the processor.
+async fn timed<F: Future>(future: F) -> (F::Output, Duration) {
+    let (mut future, mut worked) = (pin!(future), Duration::ZERO);
+    let output = poll_fn(|context| {
+        let began = thread_time();
+        let polled = future.as_mut().poll(context);
+        worked += thread_time().saturating_sub(began);
+        polled
+    });
+    (output.await, worked)
+}
+
+/// Returns the processor time of this thread. The time of other programs in between is not in it.
+fn thread_time() -> Duration {
+    // Without this clock no request counts as long.
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// Handler behind the router, with its extractors.

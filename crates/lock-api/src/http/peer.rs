@@ -96,21 +96,18 @@ impl Peer {
         extensions.get().cloned().unwrap_or_else(nobody)
     }
 
-    /// Returns the same caller with a further proven identity, which expires at `expires_at_ms`.
-    pub(super) fn with(self, proven: Identity, expires_at_ms: Option<u64>) -> Self {
-        Self {
-            identities: Identities::new(self.identities.iter().cloned().chain([proven])),
-            expires_at_ms,
-            ..self
-        }
+    /// Adds a proven identity, which expires at `expires_at_ms`.
+    pub(super) fn prove(&mut self, proven: Identity, expires_at_ms: Option<u64>) {
+        self.identities = Identities::new(self.identities.iter().cloned().chain([proven]));
+        self.expires_at_ms = expires_at_ms;
     }
 
-    /// Returns the same caller with the `Idempotency-Key` of a request that may change something. The value may be in
+    /// Reads the `Idempotency-Key` of a request that may change something. The value may be in
     /// double quotes, as the IETF's draft of the header has it.
-    pub(super) fn with_idempotency_key(mut self, head: &Parts) -> Result<Self, Problem> {
+    pub(super) fn read_idempotency_key(&mut self, head: &Parts) -> Result<(), Problem> {
         let mut given = head.headers.get_all(IDEMPOTENCY_KEY).iter();
         let Some(first) = given.next().filter(|_| head.method != Method::GET) else {
-            return Ok(self);
+            return Ok(());
         };
         let wrong = |why: &str| Problem::bad_request(format!("the header Idempotency-Key {why}"));
         if given.next().is_some() {
@@ -121,7 +118,7 @@ impl Peer {
         let key =
             RequestId::parse(unquoted.unwrap_or(text)).map_err(|bad| wrong(&format!("is invalid: {bad}")))?;
         self.idempotency_key = Some(key);
-        Ok(self)
+        Ok(())
     }
 
     /// Returns the id of the request: `given` in its body or query, or else its `Idempotency-Key`.

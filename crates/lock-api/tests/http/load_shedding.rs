@@ -1,7 +1,9 @@
 //! Load shedding of a busy node: requests rejected before a proposal, and requests that it still serves.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use lock_api::http::HttpConfig;
 use lock_node::MemberAddress;
 use lock_node::admission::MAINTENANCE_PERMITS_PER_NEW;
@@ -116,4 +118,57 @@ async fn large_bodies_have_a_budget_and_small_ones_need_none() {
     })
     .await;
     server.stop().await;
+}
+
+#[tokio::test]
+async fn answers_to_many_refused_requests_of_one_caller_are_delayed() {
+    let server = Server::start().await;
+    let delayed = || server.node.admission_counts().answers_delayed;
+    for mistake in ["/v1/none", "/v1/locks/a%00/acquire"] {
+        let before = delayed();
+        until("a refusal waits", async || {
+            let refused = (0..64).map(|_| server.post(mistake, json!({})));
+            for refused in join_all(refused).await {
+                assert!(
+                    matches!(refused.status, 400 | 404),
+                    "{mistake}: {}",
+                    refused.status
+                );
+            }
+            delayed() > before
+        })
+        .await;
+    }
+    let before = delayed();
+    let batch = json!({"requests": vec![json!({"path": "/v1/none"}); 128]});
+    let refused = join_all((0..16).map(|_| server.post("/v1/batch", batch.clone()))).await;
+    refused.iter().for_each(|refused| {
+        refused.expect(200);
+    });
+    assert!(delayed() > before, "each request of a batch counts");
+}
+
+#[tokio::test]
+async fn answers_to_many_long_requests_are_delayed_beside_another_caller() {
+    let server = Server::start().await;
+    let delayed = || server.node.admission_counts().answers_delayed;
+    let session = server.session().await;
+    let heartbeat = json!({"path": format!("/v1/sessions/{session}/heartbeat")});
+    let batch = json!({"requests": vec![heartbeat; 128]});
+    let long = async || {
+        server.post("/v1/batch", batch.clone()).await.expect(200);
+    };
+    for _ in 0..50 {
+        long().await;
+    }
+    assert_eq!(delayed(), 0, "a caller without others has the whole node");
+    let other = Ipv4Addr::new(127, 0, 0, 2);
+    until("a long request waits", async || {
+        let body = Some(json!({"ttl_ms": 60_000}));
+        let opened = server.call_from(other, "POST", "/v1/sessions", body).await;
+        opened.expect(201);
+        long().await;
+        delayed() > 0
+    })
+    .await;
 }

@@ -10,6 +10,7 @@
 //! gets one also while others have more than the limit, which may have fallen since.
 
 mod caller;
+mod caller_pace;
 mod namespaces;
 mod openings;
 mod pace;
@@ -21,13 +22,14 @@ use std::time::Duration;
 use listener::{Share, Shares};
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use znode_store::{Identities, Request};
+use znode_store::{Identities, Principal, Request};
 
 pub use self::caller::{Caller, shared_by};
 pub use self::namespaces::Namespaces;
 pub use self::openings::{OpeningBounds, TooFast};
 pub use self::work::Work;
 
+use self::caller_pace::CallerPace;
 use self::openings::Openings;
 use self::pace::Pace;
 use raft_log::sync::Mutex;
@@ -95,6 +97,8 @@ pub struct AdmissionCounts {
     pub refused: [u64; 2],
     /// Session openings that the rate limit rejected since the node started.
     pub openings_refused: u64,
+    /// Answers to refused and to long requests that had to wait since the node started.
+    pub answers_delayed: u64,
 }
 
 #[derive(Debug)]
@@ -129,6 +133,7 @@ struct State {
     keep: Usage,
     openings: Openings,
     openings_refused: u64,
+    answers_delayed: u64,
 }
 
 /// Admission control of a node: hands out permits, and counts what is in flight.
@@ -136,6 +141,8 @@ struct State {
 pub struct Admission {
     state: Mutex<State>,
     namespaces: Namespaces,
+    refusals: Mutex<CallerPace>,
+    long_requests: Mutex<CallerPace>,
     /// Wakes waiters one by one when there is room: for new work, then for work that keeps or releases something.
     room: [Notify; 2],
 }
@@ -166,11 +173,14 @@ impl Admission {
             keep: Usage::default(),
             openings: Openings::new(config.openings, Instant::now()),
             openings_refused: 0,
+            answers_delayed: 0,
             config,
         };
         Self {
             state: Mutex::new(state),
             namespaces: Namespaces::default(),
+            refusals: Mutex::new(CallerPace::of_refusals()),
+            long_requests: Mutex::new(CallerPace::of_long_requests()),
             room: [Notify::new(), Notify::new()],
         }
     }
@@ -307,6 +317,28 @@ impl Admission {
         }
     }
 
+    /// Returns how long the refusal of this caller's request has to wait for its answer. Each call counts.
+    pub fn refusal_wait(&self, caller: Caller) -> Duration {
+        self.pace(&self.refusals, caller, 1.0)
+    }
+
+    /// Returns how long a request of this caller that kept its thread for `worked` has to wait for its answer. Each call counts.
+    pub fn long_request_wait(&self, caller: Caller, worked: Duration) -> Duration {
+        self.pace(&self.long_requests, caller, worked.as_secs_f64())
+    }
+
+    fn pace(&self, pace: &Mutex<CallerPace>, caller: Caller, tokens: f64) -> Duration {
+        // An operator has to reach the node under any load, its own included.
+        if caller == Caller::Principal(Principal::Operator) {
+            return Duration::ZERO;
+        }
+        let wait = pace.lock().take(caller, tokens, Instant::now());
+        if !wait.is_zero() {
+            self.state.lock().answers_delayed += 1;
+        }
+        wait
+    }
+
     /// Takes a token of the rate limit for a session that is about to be opened from `address`.
     pub fn open_session(&self, address: &str) -> Result<(), TooFast> {
         let mut state = self.state.lock();
@@ -327,6 +359,7 @@ impl Admission {
             limit: state.pace.limit(),
             refused: [state.new.refused, state.keep.refused],
             openings_refused: state.openings_refused,
+            answers_delayed: state.answers_delayed,
         }
     }
 }

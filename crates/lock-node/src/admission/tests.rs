@@ -209,3 +209,21 @@ async fn one_caller_leaves_permits_to_others() {
     assert_eq!(admission.counts().new, 0);
     assert_eq!(take_all(&other).len(), most / 2 + most / 4);
 }
+
+#[tokio::test]
+async fn answers_of_a_caller_beyond_its_pace_wait_and_those_of_the_operator_do_not() {
+    let admission = admission(1, 1);
+    let stranger = || Caller::Network(None);
+    let operator = || Caller::Principal(Principal::Operator);
+    let long = Duration::from_secs(10);
+    assert!(admission.long_request_wait(operator(), long).is_zero());
+    assert!(!admission.long_request_wait(stranger(), long).is_zero());
+    for _ in 0..100_000 {
+        assert!(admission.refusal_wait(operator()).is_zero());
+    }
+    assert!(
+        (0..100_000).any(|_| !admission.refusal_wait(stranger()).is_zero()),
+        "refusals have a pace"
+    );
+    assert_eq!(admission.counts().answers_delayed, 2);
+}

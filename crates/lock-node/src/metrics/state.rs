@@ -156,5 +156,8 @@ fn admission(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
         refused.map(|(work, count)| ([("work", work)], count)),
     )?;
     let help = "Session openings rejected by the rate limit";
-    sheet.counter("session_openings_refused", help, counts.openings_refused)
+    sheet.counter("session_openings_refused", help, counts.openings_refused)?;
+    let help =
+        "Answers to refused and to long requests that were delayed because their caller had many of them";
+    sheet.counter("answers_delayed", help, counts.answers_delayed)
 }

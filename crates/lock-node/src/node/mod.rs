@@ -27,7 +27,7 @@ use znode_watch::{TooManyWatches, WatchCounts, WatchKind};
 pub use self::backup::BackupRefused;
 pub use self::history::HistoryError;
 pub use self::proposal::SubmittedProposal;
-use crate::admission::{Admission, AdmissionConfig, AdmissionCounts, AdmissionPermit, Busy, Work};
+use crate::admission::{Admission, AdmissionConfig, AdmissionCounts, AdmissionPermit, Busy, Caller, Work};
 use crate::cluster_events::ClusterEventLog;
 use crate::command_versions::{self, LONG_PATHS};
 use crate::config::NodeConfig;
@@ -55,6 +55,17 @@ const MAX_SESSION_DRAWS: usize = 8;
 
 /// Maximum number of checks of a session whose end is proposed. One commit decides it, and each check takes as long as a commit.
 const MAX_FATE_CHECKS: usize = 3;
+
+/// Processor time from which a request counts as long: several times that of a lock's acquire. A page of a list, a batch and a body of a megabyte
+/// take up to some milliseconds.
+const LONG_REQUEST: Duration = Duration::from_micros(250);
+
+/// Waits, unless the time is zero.
+async fn wait(time: Duration) {
+    if !time.is_zero() {
+        tokio::time::sleep(time).await;
+    }
+}
 
 /// Handle of a running node. It is cheap to clone; the node runs until [`Node::stop`].
 #[derive(Clone)]
@@ -249,6 +260,24 @@ impl Node {
         match admission.is_in_time(waited) && admission.has_room(Work::New) {
             true => Ok(()),
             false => Err(admission.refuse().into()),
+        }
+    }
+
+    /// Waits until the refusal of a request may be answered that has no rights, or that no correct program sends. It takes no time unless the
+    /// caller has many of them.
+    pub async fn pace_refusal(&self, caller: &Identities) {
+        wait(self.inner.admission.refusal_wait(Caller::of(caller))).await;
+    }
+
+    /// Waits until a request may be answered that kept its thread for `worked`. It takes no time for short requests, for a caller without others
+    /// beside it, and for one that had few long requests.
+    pub async fn pace_long_request(&self, caller: &Identities, worked: Duration) {
+        if worked < LONG_REQUEST {
+            return;
+        }
+        let (admission, caller) = (&self.inner.admission, Caller::of(caller));
+        if self.inner.replica.calls.has_others_than(&caller) {
+            wait(admission.long_request_wait(caller, worked)).await;
         }
     }
 

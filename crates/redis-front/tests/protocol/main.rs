@@ -15,7 +15,7 @@ use lock_node::Node;
 use redis_front::RedisConfig;
 use znode_store::{Command, HoldingLease, LockName, LockUse, NamespaceName, Quotas, Request};
 
-use crate::harness::{Cluster, until};
+use crate::harness::{Cluster, in_time, until};
 
 fn lease(node: &Node, lock: &str) -> HoldingLease {
     match node.read(|store| store.lock_use(&LockName::parse(lock).unwrap())) {
@@ -306,5 +306,23 @@ async fn quota_of_the_namespace_of_all_keys_refuses_more_keys() {
             "#,
         )
         .await;
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn replies_to_many_refused_commands_are_delayed() {
+    let cluster = Cluster::start(1).await;
+    let mut client = cluster.client(0).await;
+    let tries = "AUTH nonsense\r\n".repeat(100);
+    in_time("a refusal waits", async {
+        while cluster.served[0].node.admission_counts().answers_delayed == 0 {
+            client.send(tries.as_bytes()).await;
+            for _ in 0..100 {
+                let refused = client.line().await;
+                assert!(refused.starts_with("-WRONGPASS"), "{refused}");
+            }
+        }
+    })
+    .await;
     cluster.stop().await;
 }

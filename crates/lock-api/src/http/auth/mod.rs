@@ -22,34 +22,31 @@ pub use self::revocation_watch::{RevocationWatch, while_allowed};
 pub use self::unknown_tokens::UnknownTokens;
 pub use access_token::{OperatorToken, TokenText};
 
-/// Authenticates the caller of a request and checks the route's requirement.
+/// Authenticates the caller of a request, whose proven identity is added to `peer`, and checks the route's requirement.
 pub async fn authenticate(
     api: &Api,
     required: RequiredPermission,
-    peer: Peer,
+    peer: &mut Peer,
     head: &Parts,
-) -> Result<Peer, Problem> {
+) -> Result<(), Problem> {
     if required == RequiredPermission::Public {
-        return Ok(peer);
+        return Ok(());
     }
     let shown = match bearer::shown(&head.headers) {
         Ok(shown) => shown,
-        Err(problem) => return Err(refuse(api, &peer, None, head, problem)),
+        Err(problem) => return Err(refuse(api, peer, None, head, problem)),
     };
     let named = shown.as_ref().map(TokenText::name);
     let proven = match shown {
-        None => Ok(peer.clone()),
-        Some(TokenText::Operator(secret)) => authenticate_operator(api, peer.clone(), &secret),
-        Some(TokenText::Of(id, secret)) => authenticate_token(api, peer.clone(), id, &secret).await,
+        None => Ok(()),
+        Some(TokenText::Operator(secret)) => authenticate_operator(api, peer, &secret),
+        Some(TokenText::Of(id, secret)) => authenticate_token(api, peer, id, &secret).await,
     };
-    let authenticated = match proven {
-        Ok(authenticated) => authenticated,
-        Err(problem) => return Err(refuse(api, &peer, named, head, problem)),
+    let allowed = match proven {
+        Ok(()) => require(api, required, peer).await,
+        Err(problem) => Err(problem),
     };
-    match require(api, required, &authenticated).await {
-        Ok(()) => Ok(authenticated),
-        Err(problem) => Err(refuse(api, &authenticated, named, head, problem)),
-    }
+    allowed.map_err(|problem| refuse(api, peer, named, head, problem))
 }
 
 /// Logs the rejection of a caller, with the id of its token, so that an operator finds programs that still use it.
@@ -61,14 +58,17 @@ fn refuse(api: &Api, peer: &Peer, shown: Option<String>, head: &Parts, problem: 
 }
 
 /// Authenticates the operator by this node's own token. The operator token of another node is rejected.
-fn authenticate_operator(api: &Api, peer: Peer, secret: &Secret) -> Result<Peer, Problem> {
+fn authenticate_operator(api: &Api, peer: &mut Peer, secret: &Secret) -> Result<(), Problem> {
     match &api.config().operator {
-        Some(operator) if operator.is(secret) => Ok(peer.with(Identity::Super, None)),
+        Some(operator) if operator.is(secret) => {
+            peer.prove(Identity::Super, None);
+            Ok(())
+        }
         _ => Err(refused(Unproven::Token)),
     }
 }
 
-async fn authenticate_token(api: &Api, peer: Peer, id: TokenId, secret: &Secret) -> Result<Peer, Problem> {
+async fn authenticate_token(api: &Api, peer: &mut Peer, id: TokenId, secret: &Secret) -> Result<(), Problem> {
     let evaluate = || {
         api.node
             .read_facts(|store| Standing::of(store, id, secret, api.node.now_ms()))
@@ -87,7 +87,10 @@ async fn authenticate_token(api: &Api, peer: Peer, id: TokenId, secret: &Secret)
         }
     }
     match known {
-        Standing::Good { expires_at_ms } => Ok(peer.with(Identity::Token(id), expires_at_ms)),
+        Standing::Good { expires_at_ms } => {
+            peer.prove(Identity::Token(id), expires_at_ms);
+            Ok(())
+        }
         Standing::Bad(unproven) => Err(refused(unproven)),
         Standing::Unknown => Err(refused(Unproven::Token)),
     }

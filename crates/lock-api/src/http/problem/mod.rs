@@ -190,6 +190,21 @@ table! {
     OutcomeUnknown = GATEWAY_TIMEOUT "outcome_unknown" "Outcome unknown";
 }
 
+impl Code {
+    /// Returns whether the request has no rights, or is one that no correct program sends.
+    pub fn is_callers_mistake(self) -> bool {
+        matches!(
+            self.status(),
+            StatusCode::BAD_REQUEST
+                | StatusCode::UNAUTHORIZED
+                | StatusCode::FORBIDDEN
+                | StatusCode::METHOD_NOT_ALLOWED
+                | StatusCode::PAYLOAD_TOO_LARGE
+                | StatusCode::MISDIRECTED_REQUEST
+        ) || self == Self::NoRoute
+    }
+}
+
 /// A failure, ready to be sent. Boxed, so that results stay small.
 #[derive(Debug)]
 pub struct Problem(Box<Contents>);
@@ -750,7 +765,7 @@ impl IntoResponse for Problem {
         let bytes = serde_json::to_vec(&self).expect("strings, numbers and lists of them serialise");
         let mut response = Response::new(Body::from(bytes));
         *response.status_mut() = code.status();
-        // Used by the metrics that count answers by code.
+        // Used by the metrics that count answers by code, and by the pace of refusals.
         response.extensions_mut().insert(code);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

@@ -1,0 +1,142 @@
+//! Pace of one kind of work, for each caller: a token bucket. Beyond it, each of the caller's answers waits for its tokens, whatever the number of
+//! its connections. So a caller that takes much of the processor, or has no right to any of it, leaves most of it to others.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Caller;
+use super::openings::Bucket;
+
+/// Refused requests of one caller per second in the long run. At 20 to 40 µs each they take some hundredth of a core. A correct program has none, and
+/// many programs with one wrong token still have an answer soon.
+const REFUSALS_PER_SECOND: f64 = 500.0;
+
+/// Refused requests of one caller at once, after a pause. They take less than 10 ms.
+const REFUSALS_AT_ONCE: f64 = 200.0;
+
+/// Processor time of one caller's long requests, in seconds per second. On a machine with few cores, half of a thread already delays the commits
+/// of others several times.
+const LONG_REQUESTS_PER_SECOND: f64 = 0.1;
+
+/// The same at once, after a pause, in seconds.
+const LONG_REQUESTS_AT_ONCE: f64 = 0.1;
+
+/// Maximum wait of one answer. Callers without an identity share the bucket of their address, so the wait of one of them is bounded, whatever
+/// the others do.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
+/// Maximum number of callers with a bucket. A caller whose bucket is full again loses it, and callers beyond the maximum do not wait.
+const MAX_CALLERS: usize = 4_096;
+
+/// Token buckets of callers.
+#[derive(Debug)]
+pub struct CallerPace {
+    /// Tokens of one caller per second in the long run.
+    per_second: f64,
+    /// Tokens of one caller at once, after a pause.
+    burst: f64,
+    buckets: BTreeMap<Caller, Bucket>,
+}
+
+impl CallerPace {
+    /// Returns the pace of refusals, in requests.
+    pub fn of_refusals() -> Self {
+        Self::new(REFUSALS_PER_SECOND, REFUSALS_AT_ONCE)
+    }
+
+    /// Returns the pace of long requests, in seconds of processor time.
+    pub fn of_long_requests() -> Self {
+        Self::new(LONG_REQUESTS_PER_SECOND, LONG_REQUESTS_AT_ONCE)
+    }
+
+    fn new(per_second: f64, burst: f64) -> Self {
+        Self {
+            per_second,
+            burst,
+            buckets: BTreeMap::new(),
+        }
+    }
+
+    /// Takes tokens, and returns how long the answer has to wait for them.
+    pub fn take(&mut self, caller: Caller, tokens: f64, now: Instant) -> Duration {
+        let (per_second, burst) = (self.per_second, self.burst);
+        if self.buckets.len() >= MAX_CALLERS && !self.buckets.contains_key(&caller) {
+            self.buckets.retain(|_, bucket| {
+                bucket.fill(now, per_second, burst);
+                bucket.tokens < burst
+            });
+            if self.buckets.len() >= MAX_CALLERS {
+                return Duration::ZERO;
+            }
+        }
+        let bucket = self
+            .buckets
+            .entry(caller)
+            .or_insert_with(|| Bucket::full(burst, now));
+        bucket.fill(now, per_second, burst);
+        let most_owed = MAX_WAIT.as_secs_f64() * per_second;
+        bucket.tokens = (bucket.tokens - tokens).max(-most_owed);
+        Duration::from_secs_f64((-bucket.tokens).max(0.0) / per_second)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(number: u16) -> Caller {
+        let [high, low] = number.to_be_bytes();
+        Caller::Network(Some([192, 0, high, low].into()))
+    }
+
+    /// A pace of ten a second, and five at once.
+    fn pace() -> CallerPace {
+        CallerPace::new(10.0, 5.0)
+    }
+
+    #[test]
+    fn caller_waits_after_a_burst_and_others_do_not() {
+        let (mut pace, now) = (pace(), Instant::now());
+        for _ in 0..5 {
+            assert_eq!(pace.take(caller(1), 1.0, now), Duration::ZERO);
+        }
+        let token = Duration::from_millis(100);
+        for number in 1..=3 {
+            assert_eq!(pace.take(caller(1), 1.0, now), number * token);
+        }
+        assert_eq!(pace.take(caller(2), 1.0, now), Duration::ZERO);
+        // Those three tokens are there by now, and the next one.
+        assert_eq!(pace.take(caller(1), 1.0, now + 4 * token), Duration::ZERO);
+    }
+
+    #[test]
+    fn rate_of_many_connections_is_that_of_the_bucket_and_a_wait_is_bounded() {
+        let (mut pace, began) = (pace(), Instant::now());
+        // Each connection sends its next request when it has an answer.
+        let mut connections = [began; 8];
+        let end = began + Duration::from_secs(10);
+        let mut answered = 0;
+        while let Some(next) = connections.iter_mut().min().filter(|next| **next < end) {
+            *next += pace.take(caller(1), 1.0, *next);
+            answered += 1;
+        }
+        assert!((100..=5 + 100 + 8).contains(&answered), "{answered}");
+        for _ in 0..100 {
+            assert!(pace.take(caller(2), 1.0, began) <= MAX_WAIT);
+        }
+    }
+
+    #[test]
+    fn number_of_buckets_is_bounded() {
+        let (mut pace, now) = (pace(), Instant::now());
+        for number in 0..MAX_CALLERS + 10 {
+            let number = u16::try_from(number).unwrap();
+            assert_eq!(pace.take(caller(number), 1.0, now), Duration::ZERO);
+            assert!(pace.buckets.len() <= MAX_CALLERS);
+        }
+        pace.take(caller(u16::MAX), 1.0, now + Duration::from_secs(1));
+        assert_eq!(pace.buckets.len(), 1, "those of the others are full again");
+    }
+}
