@@ -9,19 +9,30 @@ use tokio::time::Instant;
 use super::Caller;
 use super::openings::Bucket;
 
-/// Refused requests of one caller per second in the long run. At 20 to 40 µs each they take some hundredth of a core. A correct program has none, and
-/// many programs with one wrong token still have an answer soon.
-const REFUSALS_PER_SECOND: f64 = 500.0;
+/// Bounds of a pace, in its unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PaceBounds {
+    /// Amount of one caller per second in the long run.
+    pub per_second: u32,
+    /// Amount of one caller at once, after a pause.
+    pub at_once: u32,
+}
 
-/// Refused requests of one caller at once, after a pause. They take less than 10 ms.
-const REFUSALS_AT_ONCE: f64 = 200.0;
+impl PaceBounds {
+    /// Refused requests. At 20 to 40 µs each, 500 a second take some hundredth of a core, and 200 at once take less than 10 ms. A correct program
+    /// has none, and many programs with one wrong token still have an answer soon.
+    pub const OF_REFUSALS: Self = Self {
+        per_second: 500,
+        at_once: 200,
+    };
 
-/// Processor time of one caller's long requests, in seconds per second. On a machine with few cores, half of a thread already delays the commits
-/// of others several times.
-const LONG_REQUESTS_PER_SECOND: f64 = 0.1;
-
-/// The same at once, after a pause, in seconds.
-const LONG_REQUESTS_AT_ONCE: f64 = 0.1;
+    /// Processor time of long requests, in milliseconds: a tenth of a thread. On a machine with few cores, half of a thread already delays the
+    /// commits of others several times.
+    pub const OF_LONG_REQUESTS: Self = Self {
+        per_second: 100,
+        at_once: 100,
+    };
+}
 
 /// Maximum wait of one answer. Callers without an identity share the bucket of their address, so the wait of one of them is bounded, whatever
 /// the others do.
@@ -33,35 +44,23 @@ const MAX_CALLERS: usize = 4_096;
 /// Token buckets of callers.
 #[derive(Debug)]
 pub struct CallerPace {
-    /// Tokens of one caller per second in the long run.
-    per_second: f64,
-    /// Tokens of one caller at once, after a pause.
-    burst: f64,
+    bounds: PaceBounds,
     buckets: BTreeMap<Caller, Bucket>,
 }
 
 impl CallerPace {
-    /// Returns the pace of refusals, in requests.
-    pub fn of_refusals() -> Self {
-        Self::new(REFUSALS_PER_SECOND, REFUSALS_AT_ONCE)
-    }
-
-    /// Returns the pace of long requests, in seconds of processor time.
-    pub fn of_long_requests() -> Self {
-        Self::new(LONG_REQUESTS_PER_SECOND, LONG_REQUESTS_AT_ONCE)
-    }
-
-    fn new(per_second: f64, burst: f64) -> Self {
+    /// Returns a pace with full buckets.
+    pub fn new(bounds: PaceBounds) -> Self {
         Self {
-            per_second,
-            burst,
+            bounds,
             buckets: BTreeMap::new(),
         }
     }
 
     /// Takes tokens, and returns how long the answer has to wait for them.
     pub fn take(&mut self, caller: Caller, tokens: f64, now: Instant) -> Duration {
-        let (per_second, burst) = (self.per_second, self.burst);
+        let PaceBounds { per_second, at_once } = self.bounds;
+        let (per_second, burst) = (f64::from(per_second), f64::from(at_once));
         if self.buckets.len() >= MAX_CALLERS && !self.buckets.contains_key(&caller) {
             self.buckets.retain(|_, bucket| {
                 bucket.fill(now, per_second, burst);
@@ -93,7 +92,10 @@ mod tests {
 
     /// A pace of ten a second, and five at once.
     fn pace() -> CallerPace {
-        CallerPace::new(10.0, 5.0)
+        CallerPace::new(PaceBounds {
+            per_second: 10,
+            at_once: 5,
+        })
     }
 
     #[test]

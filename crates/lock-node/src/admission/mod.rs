@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use znode_store::{Identities, Principal, Request};
 
 pub use self::caller::{Caller, shared_by};
+pub use self::caller_pace::PaceBounds;
 pub use self::namespaces::Namespaces;
 pub use self::openings::{OpeningBounds, TooFast};
 pub use self::work::Work;
@@ -65,6 +66,10 @@ pub struct AdmissionConfig {
     pub max_outstanding_bytes: usize,
     /// Rate at which sessions may be opened.
     pub openings: OpeningBounds,
+    /// Pace of each caller's refused requests.
+    pub refusals: PaceBounds,
+    /// Pace of each caller's long requests beside other callers, in milliseconds of processor time.
+    pub long_requests: PaceBounds,
 }
 
 impl Default for AdmissionConfig {
@@ -78,6 +83,8 @@ impl Default for AdmissionConfig {
             // Together with the queues of the log and of the peers, a small part of a small machine's memory.
             max_outstanding_bytes: 64 * 1024 * 1024,
             openings: OpeningBounds::default(),
+            refusals: PaceBounds::OF_REFUSALS,
+            long_requests: PaceBounds::OF_LONG_REQUESTS,
         }
     }
 }
@@ -133,6 +140,8 @@ struct State {
     keep: Usage,
     openings: Openings,
     openings_refused: u64,
+    refusals: CallerPace,
+    long_requests: CallerPace,
     answers_delayed: u64,
 }
 
@@ -141,8 +150,6 @@ struct State {
 pub struct Admission {
     state: Mutex<State>,
     namespaces: Namespaces,
-    refusals: Mutex<CallerPace>,
-    long_requests: Mutex<CallerPace>,
     /// Wakes waiters one by one when there is room: for new work, then for work that keeps or releases something.
     room: [Notify; 2],
 }
@@ -173,14 +180,14 @@ impl Admission {
             keep: Usage::default(),
             openings: Openings::new(config.openings, Instant::now()),
             openings_refused: 0,
+            refusals: CallerPace::new(config.refusals),
+            long_requests: CallerPace::new(config.long_requests),
             answers_delayed: 0,
             config,
         };
         Self {
             state: Mutex::new(state),
             namespaces: Namespaces::default(),
-            refusals: Mutex::new(CallerPace::of_refusals()),
-            long_requests: Mutex::new(CallerPace::of_long_requests()),
             room: [Notify::new(), Notify::new()],
         }
     }
@@ -201,6 +208,8 @@ impl Admission {
         if state.config.openings != config.openings {
             state.openings = Openings::new(config.openings, Instant::now());
         }
+        state.refusals = CallerPace::new(config.refusals);
+        state.long_requests = CallerPace::new(config.long_requests);
         state.config = config;
         drop(state);
         // There may be room now. A woken waiter wakes the next one.
@@ -319,23 +328,25 @@ impl Admission {
 
     /// Returns how long the refusal of this caller's request has to wait for its answer. Each call counts.
     pub fn refusal_wait(&self, caller: Caller) -> Duration {
-        self.pace(&self.refusals, caller, 1.0)
+        self.wait(caller, |state, caller, now| state.refusals.take(caller, 1.0, now))
     }
 
     /// Returns how long a request of this caller that kept its thread for `worked` has to wait for its answer. Each call counts.
     pub fn long_request_wait(&self, caller: Caller, worked: Duration) -> Duration {
-        self.pace(&self.long_requests, caller, worked.as_secs_f64())
+        let worked_ms = worked.as_secs_f64() * 1_000.0;
+        self.wait(caller, |state, caller, now| {
+            state.long_requests.take(caller, worked_ms, now)
+        })
     }
 
-    fn pace(&self, pace: &Mutex<CallerPace>, caller: Caller, tokens: f64) -> Duration {
+    fn wait(&self, caller: Caller, pace: impl FnOnce(&mut State, Caller, Instant) -> Duration) -> Duration {
         // An operator has to reach the node under any load, its own included.
         if caller == Caller::Principal(Principal::Operator) {
             return Duration::ZERO;
         }
-        let wait = pace.lock().take(caller, tokens, Instant::now());
-        if !wait.is_zero() {
-            self.state.lock().answers_delayed += 1;
-        }
+        let mut state = self.state.lock();
+        let wait = pace(&mut state, caller, Instant::now());
+        state.answers_delayed += u64::from(!wait.is_zero());
         wait
     }
 
