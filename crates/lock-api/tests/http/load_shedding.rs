@@ -1,7 +1,7 @@
 //! Load shedding of a busy node: requests rejected before a proposal, and requests that it still serves.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lock_api::http::HttpConfig;
 use lock_node::MemberAddress;
@@ -144,8 +144,13 @@ async fn answers_to_refused_requests_beyond_the_pace_are_delayed() {
     assert_eq!(mistake.status, 400);
     assert_eq!(delayed(), 2);
     let batch = json!({"requests": vec![json!({"path": "/v1/none"}); 128]});
+    let began = Instant::now();
     server.post("/v1/batch", batch).await.expect(200);
     assert_eq!(delayed(), 2 + 128, "each request of a batch counts");
+    assert!(
+        began.elapsed() >= Duration::from_millis(128),
+        "the last one waits for all tokens"
+    );
 }
 
 #[tokio::test]
