@@ -9,6 +9,20 @@ use tokio::time::Instant;
 use super::Caller;
 use super::openings::Bucket;
 
+/// Refused requests of one caller per second in the long run. At 20 to 40 µs each they take some hundredth of a core. A correct program has none, and
+/// many programs with one wrong token still have an answer soon.
+const REFUSALS_PER_SECOND: u32 = 500;
+
+/// Refused requests of one caller at once, after a pause. They take less than 10 ms.
+const REFUSALS_AT_ONCE: u32 = 200;
+
+/// Processor time of one caller's long requests per second, in milliseconds: a tenth of a thread. On a machine with few cores, half of a thread
+/// already delays the commits of others several times.
+const LONG_REQUEST_MS_PER_SECOND: u32 = 100;
+
+/// The same at once, after a pause.
+const LONG_REQUEST_MS_AT_ONCE: u32 = 100;
+
 /// Bounds of a pace, in its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PaceBounds {
@@ -19,18 +33,16 @@ pub struct PaceBounds {
 }
 
 impl PaceBounds {
-    /// Refused requests. At 20 to 40 µs each, 500 a second take some hundredth of a core, and 200 at once take less than 10 ms. A correct program
-    /// has none, and many programs with one wrong token still have an answer soon.
+    /// Bounds of refused requests.
     pub const OF_REFUSALS: Self = Self {
-        per_second: 500,
-        at_once: 200,
+        per_second: REFUSALS_PER_SECOND,
+        at_once: REFUSALS_AT_ONCE,
     };
 
-    /// Processor time of long requests, in milliseconds: a tenth of a thread. On a machine with few cores, half of a thread already delays the
-    /// commits of others several times.
+    /// Bounds of long requests, in milliseconds of processor time.
     pub const OF_LONG_REQUESTS: Self = Self {
-        per_second: 100,
-        at_once: 100,
+        per_second: LONG_REQUEST_MS_PER_SECOND,
+        at_once: LONG_REQUEST_MS_AT_ONCE,
     };
 }
 
