@@ -197,8 +197,8 @@ impl Admission {
         &self.namespaces
     }
 
-    /// Changes the settings. Admitted proposals keep their permits. The pace is measured from the beginning, and if the rate of session
-    /// openings changed, its buckets are full again.
+    /// Changes the settings. Admitted proposals keep their permits. The pace is measured from the beginning, and the buckets of
+    /// callers are full again, those of session openings only if their rate changed.
     pub fn reconfigure(&self, config: AdmissionConfig) {
         let mut state = self.state.lock();
         if state.config == config {
