@@ -8,7 +8,7 @@ use raft_log::sync::Mutex;
 use raft_node::audit::StateDigest;
 
 /// Number of entries between two stored digests: one is stored after each entry whose index is a multiple of this. Without them digests could not
-/// be compared under load, because no two nodes are then at the same position when they are asked. A digest costs a visit of each session.
+/// be compared under load, because no two nodes are then at the same position when they are asked.
 pub(super) const ENTRIES_BETWEEN: u64 = 1_024;
 
 /// Number of stored digests. A follower that is further behind is compared when it has caught up.

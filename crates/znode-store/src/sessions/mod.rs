@@ -4,6 +4,7 @@
 //! Sessions know the index of a node in the tree, by which they find their ephemeral nodes.
 
 mod corrections;
+mod digest;
 mod interning;
 pub(crate) mod request_cache;
 
@@ -25,6 +26,7 @@ use crate::model::ids::{LeaseKey, Password, SessionId, Zxid};
 use crate::model::path::{MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
 use crate::model::refusal::{Limited, Refusal};
 use crate::model::session::{OwnedSession, SessionFate, SessionView, Silence, Turn};
+use crate::sessions::digest::DigestShares;
 use crate::sessions::interning::Interner;
 use crate::sessions::request_cache::{CachedRequests, RequestCache};
 use crate::stable_hash::{self, Table};
@@ -79,6 +81,8 @@ pub(crate) struct Session {
     pub(crate) ephemerals: BTreeSet<(Zxid, NodeIndex)>,
     /// Outcomes of its requests. A snapshot in progress shares them, and all sessions without any share one.
     pub(crate) remembered: Arc<RequestCache>,
+    /// Its share of the digest, unless it has changed since.
+    digest_share: Option<u64>,
 }
 
 /// Leases in a snapshot, by session.
@@ -215,6 +219,7 @@ impl Session {
             ending: None,
             ephemerals: BTreeSet::new(),
             remembered,
+            digest_share: None,
         }
     }
 }
@@ -223,6 +228,8 @@ impl Session {
 pub(crate) struct Sessions {
     /// Sessions in boxes, because a table allocates up to twice the entries that it needs, and three times while it grows.
     live: Table<SessionId, Box<Session>>,
+    /// Shares of the sessions in `live` in the digest.
+    shares: DigestShares,
     /// Live sessions by id, for lists in pages.
     by_id: BTreeSet<SessionId>,
     /// Sessions in `live` that have ended and still have ephemeral znodes.
@@ -240,6 +247,7 @@ impl Default for Sessions {
     fn default() -> Self {
         Self {
             live: Table::default(),
+            shares: DigestShares::default(),
             by_id: BTreeSet::new(),
             ending: BTreeSet::new(),
             interner: Interner::default(),
@@ -253,10 +261,6 @@ impl Default for Sessions {
 impl Sessions {
     pub(crate) fn get(&self, session: SessionId) -> Option<&Session> {
         self.live.get(&session).map(Box::as_ref)
-    }
-
-    pub(crate) fn get_mut(&mut self, session: SessionId) -> Option<&mut Session> {
-        self.live.get_mut(&session).map(Box::as_mut)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -278,7 +282,7 @@ impl Sessions {
 
     /// Changes the owner of a session.
     pub(crate) fn change_owner(&mut self, id: SessionId, owner: Principal) {
-        self.live.get_mut(&id).expect("it lives").owner = owner;
+        self.get_mut(id).expect("it lives").owner = owner;
     }
 
     /// Returns the sessions that have ended and still have ephemeral znodes, by id.
@@ -304,7 +308,7 @@ impl Sessions {
 
     /// Marks a session as ended whose ephemeral znodes are still to be removed.
     pub(crate) fn begin_end(&mut self, id: SessionId, ending: Ending) -> Result<(), Damage> {
-        let session = self.live.get_mut(&id).ok_or("an end in it is of no session")?;
+        let session = self.get_mut(id).ok_or("an end in it is of no session")?;
         session.ending = Some(ending);
         session.silence = None;
         self.by_id.remove(&id);
@@ -314,7 +318,7 @@ impl Sessions {
 
     /// Records a command or heartbeat of a live session, which makes an expiry that was proposed before void.
     pub(crate) fn note_request(&mut self, id: SessionId, at: Zxid) -> Result<(), Refusal> {
-        match self.live.get_mut(&id) {
+        match self.get_mut(id) {
             Some(session) if session.ending.is_none() => {
                 session.heard_at = at;
                 session.silence = None;
@@ -327,7 +331,7 @@ impl Sessions {
     /// Uses up the next turn of the session, or refuses another turn.
     pub(crate) fn take_turn(&mut self, id: SessionId, turn: Turn) -> Result<(), Refusal> {
         self.require(id)?;
-        let session = self.live.get_mut(&id).expect("it lives");
+        let session = self.get_mut(id).expect("it lives");
         let expected = session.turn;
         if turn.since != expected.since {
             return Err(Refusal::SessionMoved(id));
@@ -351,7 +355,7 @@ impl Sessions {
         since: Zxid,
     ) -> Result<u32, Refusal> {
         self.require(id)?;
-        let session = self.live.get_mut(&id).expect("it lives");
+        let session = self.get_mut(id).expect("it lives");
         if !session.password.matches(&password) {
             return Err(Refusal::WrongPassword(id));
         }
@@ -383,7 +387,9 @@ impl Sessions {
 
     /// Takes all sessions off the record of silence.
     pub(crate) fn forget_silences(&mut self) {
-        self.live.values_mut().for_each(|session| session.silence = None);
+        for (silent, _) in self.silences() {
+            self.get_mut(silent).expect("it lives").silence = None;
+        }
     }
 
     /// Returns all live sessions as a snapshot contains them, by id, each with its request cache.
@@ -427,6 +433,7 @@ impl Sessions {
     pub(crate) fn insert(&mut self, id: SessionId, mut session: Session) {
         session.name = self.interner.name(session.name);
         self.live.insert(id, Box::new(session));
+        self.add_share(id);
         self.by_id.insert(id);
     }
 
@@ -514,49 +521,17 @@ impl Sessions {
         }
     }
 
-    /// Returns the sessions' share of the digest.
-    pub(crate) fn digest(&self) -> u64 {
-        let live = self.live.iter().fold(0_u64, |sum, (&id, session)| {
-            let hash = stable_hash::of_words([
-                stable_hash::of(&session.record(id)),
-                session.ephemerals.len() as u64,
-                session.remembered.digest(),
-            ]);
-            // Former versions have none of these, so a state without them has the same digest there.
-            let silence = session
-                .silence
-                .map_or(0, |silence| stable_hash::of(&(id, silence)));
-            let certificate = session
-                .certificate
-                .as_ref()
-                .map_or(0, |certificate| stable_hash::of(&(id, certificate)));
-            let ending = session.ending.map_or(0, |ending| stable_hash::of(&(id, ending)));
-            let lease = match session.is_lease {
-                true => stable_hash::of(&(id, "lease")),
-                false => 0,
-            };
-            sum.wrapping_add(hash)
-                .wrapping_add(silence)
-                .wrapping_add(certificate)
-                .wrapping_add(ending)
-                .wrapping_add(lease)
-        });
-        let released = self.ended_order.iter().filter(|id| self.was_released(**id));
-        let live = released.fold(live, |sum, id| {
-            sum.wrapping_add(stable_hash::of(&(id, "released")))
-        });
-        stable_hash::of_words([live, stable_hash::of(&self.ended_order)])
-    }
-
     /// Removes a session that the same command has opened and that has nothing.
     pub(crate) fn forget(&mut self, id: SessionId) {
         self.by_id.remove(&id);
+        self.remove_share(id);
         self.live.remove(&id);
     }
 
     /// Removes a session whose ephemeral znodes are gone, and records that it has ended.
     pub(crate) fn remove(&mut self, id: SessionId) {
         self.by_id.remove(&id);
+        self.remove_share(id);
         self.live.remove(&id);
         self.ending.remove(&id);
         self.remember_ended(id);

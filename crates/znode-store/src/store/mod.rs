@@ -83,7 +83,7 @@ impl Store {
     }
 
     /// Returns the digest of the state. Two replicas at the same position have the same digest, and different states have different ones (except by
-    /// chance, 1 in 2⁶⁴). It costs nothing for the tree, and a visit of each session.
+    /// chance, 1 in 2⁶⁴). The tree and the sessions keep theirs while they change; locks with a state of their own, roles and tokens are visited.
     pub fn digest(&self) -> u64 {
         self.digest_parts().value()
     }
