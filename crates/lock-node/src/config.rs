@@ -144,6 +144,12 @@ impl NodeConfig {
             (openings.per_second == 0, "load.session_openings_per_second"),
             (openings.burst == 0, "load.session_openings_at_once"),
             (openings.share == 0, "load.session_openings_share"),
+            (
+                admission.large_writes.per_second == 0,
+                "load.large_writes_kib_per_second",
+            ),
+            (admission.refusals.per_second == 0, "admission.refusals"),
+            (admission.long_requests.per_second == 0, "admission.long_requests"),
         ] {
             refuse(nothing, setting, "must not be 0".into());
         }

@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use lock_node::admission::{AdmissionPermit, Work};
 use lock_node::{ProposeError, Unavailable, WatchConnection, WatchesLost, fail_step};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use zk_wire::{
@@ -79,6 +79,8 @@ pub(crate) struct Connection {
 
 /// Condition that a write waits for.
 enum HeldBack {
+    /// The pace of the client's large writes.
+    Pace(Pin<Box<Sleep>>),
     /// Room for such work, because the node is overloaded.
     Overload(Pin<Box<dyn Future<Output = ()> + Send>>),
     /// A read barrier, because the client has no right to the write by this node's state, which may be behind.
@@ -347,6 +349,7 @@ impl Connection {
             received,
             request,
             bytes,
+            paced: false,
         };
         if self.outstanding.has_waiting() {
             self.outstanding.wait(waiting);
@@ -360,7 +363,7 @@ impl Connection {
 
     /// Starts waiting requests, up to the next one that has to wait.
     fn start_waiting(&mut self) -> Result<(), Broken> {
-        if matches!(self.held_back.as_deref(), Some(HeldBack::MissingRight(_))) {
+        if let Some(HeldBack::Pace(_) | HeldBack::MissingRight(_)) = self.held_back.as_deref() {
             return Ok(());
         }
         while self.out.len() < MAX_UNSENT
@@ -383,6 +386,7 @@ impl Connection {
             received,
             request,
             bytes,
+            paced,
         } = waiting;
         let request = match request {
             Ok(request) => request,
@@ -404,7 +408,7 @@ impl Connection {
                     Err(code) => return self.answer_known(xid, received, Err(code)).map(|()| None),
                 };
                 let write = self.in_turn(step);
-                match self.admit(&write, caught_up) {
+                match self.admit(&write, caught_up, paced) {
                     Admission::Permitted(permit) => self.write(xid, received, write, permit, reply)?,
                     Admission::Refused(refused) => self.answer_write(xid, received, refused, reply)?,
                     Admission::TooFast(code) => self.answer_known(xid, received, Err(code))?,
@@ -415,6 +419,7 @@ impl Connection {
                             received,
                             request,
                             bytes,
+                            paced: true,
                         }));
                     }
                 }
@@ -438,6 +443,7 @@ impl Connection {
                         received,
                         request,
                         bytes,
+                        paced,
                     }));
                 }
                 self.read(xid, received, &read_or_auth)?;
@@ -523,11 +529,15 @@ impl Connection {
         }
     }
 
-    /// Acquires an admission permit for a write. The write waits while the node is overloaded: ZooKeeper does not reject requests then,
-    /// but stops reading. A write that the client has no right to waits for the pending ones, which may give it the right to its own
-    /// contenders, and then until the node has `caught_up`.
-    fn admit(&mut self, write: &znode_store::Request, caught_up: bool) -> Admission {
+    /// Acquires an admission permit for a write. The write first waits for the pace of large writes, unless it is `paced`, and then while the node
+    /// is overloaded: ZooKeeper does not reject requests then, but stops reading. A write that the client has no right to waits for the pending
+    /// ones, which may give it the right to its own contenders, and then until the node has `caught_up`.
+    fn admit(&mut self, write: &znode_store::Request, caught_up: bool, paced: bool) -> Admission {
         let node = self.front.node();
+        if !paced && let Some(wait) = node.large_write_wait(write) {
+            self.held_back = Some(Box::new(HeldBack::Pace(Box::pin(sleep(wait)))));
+            return Admission::Waits;
+        }
         let Ok(permit) = node.permit_to_wait(write) else {
             let (node, work, caller) = (node.clone(), Work::of(write), write.caller.clone());
             let room = Box::pin(async move { node.room(work, &caller).await });
@@ -756,6 +766,10 @@ enum Admission {
 /// Waits until the first waiting request may be started; never completes if it does not wait for this.
 async fn release(held_back: &mut Option<Box<HeldBack>>) -> Result<(), Unavailable> {
     match held_back.as_deref_mut() {
+        Some(HeldBack::Pace(time)) => {
+            time.await;
+            *held_back = None;
+        }
         Some(HeldBack::Overload(room)) => {
             room.await;
             *held_back = None;

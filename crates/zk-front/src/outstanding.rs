@@ -26,6 +26,8 @@ pub(crate) struct WaitingRequest {
     pub request: Result<Request, ErrorCode>,
     /// Size in bytes as received.
     pub bytes: u32,
+    /// True once the pace of large writes has counted it.
+    pub paced: bool,
 }
 
 /// Request that was started.

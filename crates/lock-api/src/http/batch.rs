@@ -105,7 +105,7 @@ pub async fn batch(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) 
             match serve(api.clone(), peer.clone(), request, bytes).await {
                 Ok(response) => result(response).await.unwrap_or_else(BatchResult::from),
                 Err(problem) => {
-                    if problem.code().is_callers_mistake() {
+                    if problem.code().is_paced() {
                         api.node.pace_refusal(peer.proven()).await;
                     }
                     problem.into()

@@ -51,15 +51,26 @@ pub async fn handle<F: Future<Output = HandlerResult>>(
                     handler(peer.clone(), head, body).await
                 };
                 match outcome.await {
-                    Ok(response) => load_shedding::within_budget(api, &peer, admitted, response).await,
+                    Ok(response) => {
+                        let worked = response.extensions().get().copied();
+                        let response = load_shedding::within_budget(api, &peer, admitted, response).await;
+                        // The wait follows the charge, because the response is in memory meanwhile.
+                        if let Some(Worked(worked)) = worked {
+                            api.node.pace_long_request(peer.proven(), worked).await;
+                        }
+                        response
+                    }
                     Err(problem) => problem.into_response(),
                 }
             }
             Err(problem) => problem.into_response(),
         };
         // The problems of handlers behind the router are responses already.
-        let code = response.extensions().get::<Code>();
-        if code.is_some_and(|code| code.is_callers_mistake()) {
+        if response
+            .extensions()
+            .get()
+            .is_some_and(|code: &Code| code.is_paced())
+        {
             api.node.pace_refusal(peer.proven()).await;
         }
         response
@@ -91,17 +102,21 @@ where
         // Boxed, so that all handlers have one type: `handle` is then compiled once for the router, and not once for
         // each route.
         let handler: RoutedHandler = Box::new(move |peer, mut head, body| {
-            head.extensions.insert(peer.clone());
+            head.extensions.insert(peer);
             Box::pin(async move {
                 let served = handler.call(Request::from_parts(head, body), state.clone());
-                let (response, worked) = timed(served).await;
-                state.node.pace_long_request(peer.proven(), worked).await;
+                let (mut response, worked) = timed(served).await;
+                response.extensions_mut().insert(Worked(worked));
                 Ok(response)
             })
         });
         routed(api, required, request, handler)
     }
 }
+
+/// Extension of a response: for how long its handler used the processor.
+#[derive(Debug, Clone, Copy)]
+struct Worked(Duration);
 
 /// Returns the result of a future, and for how long it used the processor.
 async fn timed<F: Future>(future: F) -> (F::Output, Duration) {

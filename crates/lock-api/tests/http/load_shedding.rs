@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lock_api::http::HttpConfig;
 use lock_node::MemberAddress;
-use lock_node::admission::{MAINTENANCE_PERMITS_PER_NEW, PaceBounds};
+use lock_node::admission::{AdmissionConfig, MAINTENANCE_PERMITS_PER_NEW, PaceBounds};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -119,22 +119,33 @@ async fn large_bodies_have_a_budget_and_small_ones_need_none() {
     server.stop().await;
 }
 
-/// Starts a server at which every refusal, and every long request beside another caller, has to wait.
-async fn paced() -> Server {
-    let none_at_once = PaceBounds {
-        per_second: 1_000,
-        at_once: 0,
-    };
-    Server::start_node(HttpConfig::default(), |node| {
-        node.admission.refusals = none_at_once;
-        node.admission.long_requests = none_at_once;
+/// Bounds of a pace with which every request has to wait.
+const NONE_AT_ONCE: PaceBounds = PaceBounds {
+    per_second: 1_000,
+    at_once: 0,
+};
+
+/// Starts a server, after `bound` has set the bounds of a pace.
+async fn paced(bound: impl FnOnce(&mut AdmissionConfig)) -> Server {
+    Server::start_node(HttpConfig::default(), |node| bound(&mut node.admission)).await
+}
+
+/// Sends requests until one of them is delayed. Before each of them, a client with another address opens a session, so that it counts as another
+/// caller: it does for a second, which may be over on a busy machine.
+async fn until_delayed(server: &Server, mut request: impl AsyncFnMut()) {
+    until("a request is delayed", async || {
+        let (other, body) = (Ipv4Addr::new(127, 0, 0, 2), json!({"ttl_ms": 60_000}));
+        let opened = server.call_from(other, "POST", "/v1/sessions", Some(body)).await;
+        opened.expect(201);
+        request().await;
+        server.node.admission_counts().answers_delayed > 0
     })
-    .await
+    .await;
 }
 
 #[tokio::test]
 async fn answers_to_refused_requests_beyond_the_pace_are_delayed() {
-    let server = paced().await;
+    let server = paced(|admission| admission.refusals = NONE_AT_ONCE).await;
     let delayed = || server.node.admission_counts().answers_delayed;
     server.get("/v1/locks/none").await.problem(404, "no_lock");
     assert_eq!(delayed(), 0, "nothing was refused");
@@ -155,8 +166,7 @@ async fn answers_to_refused_requests_beyond_the_pace_are_delayed() {
 
 #[tokio::test]
 async fn answers_to_long_requests_beyond_the_pace_are_delayed_beside_another_caller() {
-    let server = paced().await;
-    let delayed = || server.node.admission_counts().answers_delayed;
+    let server = paced(|admission| admission.long_requests = NONE_AT_ONCE).await;
     let session = server.session().await;
     let heartbeat = json!({"path": format!("/v1/sessions/{session}/heartbeat")});
     let batch = json!({"requests": vec![heartbeat; 128]});
@@ -164,14 +174,49 @@ async fn answers_to_long_requests_beyond_the_pace_are_delayed_beside_another_cal
         server.post("/v1/batch", batch.clone()).await.expect(200);
     };
     long().await;
-    assert_eq!(delayed(), 0, "a caller without others has the whole node");
-    // The other one counts for a second, which may be over on a busy machine.
-    until("a long request waits", async || {
-        let (other, body) = (Ipv4Addr::new(127, 0, 0, 2), json!({"ttl_ms": 60_000}));
-        let opened = server.call_from(other, "POST", "/v1/sessions", Some(body)).await;
-        opened.expect(201);
-        long().await;
-        delayed() > 0
+    let counts = server.node.admission_counts();
+    assert_eq!(
+        counts.answers_delayed, 0,
+        "a caller without others has the whole node"
+    );
+    until_delayed(&server, long).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn answers_about_an_exceeded_rate_are_delayed_like_refusals() {
+    let server = paced(|admission| admission.refusals = NONE_AT_ONCE).await;
+    let rate = json!({"requests_per_second": 1});
+    server.put("/v1/namespaces/fast", rate).await.expect(200);
+    assert_eq!(server.node.admission_counts().answers_delayed, 0);
+    until("the rate is exceeded", async || {
+        let created = server.post("/v1/znodes/fast", json!({})).await;
+        created.status == 429
     })
     .await;
+    assert!(server.node.admission_counts().answers_delayed > 0);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn large_writes_beyond_the_pace_are_delayed_beside_another_caller() {
+    let server = paced(|admission| admission.large_writes = NONE_AT_ONCE).await;
+    let delayed = || server.node.admission_counts().answers_delayed;
+    server.post("/v1/znodes/a", json!({})).await.expect(201);
+    let set = async |bytes| {
+        let data = json!({"data": "x".repeat(bytes)});
+        server.put("/v1/znodes/a", data).await.expect(200);
+    };
+    set(100_000).await;
+    assert_eq!(delayed(), 0, "a caller without others has the whole node");
+    let began = Instant::now();
+    until_delayed(&server, async || set(100_000).await).await;
+    assert!(
+        began.elapsed() >= Duration::from_millis(97),
+        "it waits for a token for each KiB"
+    );
+    let before = delayed();
+    until_delayed(&server, async || set(10_000).await).await;
+    assert_eq!(delayed(), before, "small writes have no pace");
+    server.stop().await;
 }

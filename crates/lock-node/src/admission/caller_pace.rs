@@ -23,6 +23,12 @@ const LONG_REQUEST_MS_PER_SECOND: u32 = 100;
 /// The same at once, after a pause.
 const LONG_REQUEST_MS_AT_ONCE: u32 = 100;
 
+/// Data of one caller's large writes per second, in KiB. A write of 1 MB takes 10 ms of processor time in the cluster, and the others wait for it.
+const LARGE_WRITE_KIB_PER_SECOND: u32 = 4_096;
+
+/// The same at once, after a pause: the largest transaction, and the write after it.
+const LARGE_WRITE_KIB_AT_ONCE: u32 = 2_048;
+
 /// Bounds of a pace, in its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PaceBounds {
@@ -44,11 +50,21 @@ impl PaceBounds {
         per_second: LONG_REQUEST_MS_PER_SECOND,
         at_once: LONG_REQUEST_MS_AT_ONCE,
     };
+
+    /// Bounds of large writes, in KiB of data.
+    pub const OF_LARGE_WRITES: Self = Self {
+        per_second: LARGE_WRITE_KIB_PER_SECOND,
+        at_once: LARGE_WRITE_KIB_AT_ONCE,
+    };
 }
 
-/// Maximum wait of one answer. Callers without an identity share the bucket of their address, so the wait of one of them is bounded, whatever
-/// the others do. So a caller whose connections are more than the tokens per second gets one answer per second for each of them.
-const MAX_WAIT: Duration = Duration::from_secs(1);
+/// Maximum wait of a caller with an identity. Its tokens are its own, so only its own requests make it wait. A caller with many connections gets one
+/// answer in this time for each of them at least.
+const MAX_OWN_WAIT: Duration = Duration::from_secs(10);
+
+/// Maximum wait of a caller without an identity. Such callers share the bucket of their address, so the wait of one of them is short, whatever the
+/// others do.
+const MAX_SHARED_WAIT: Duration = Duration::from_secs(1);
 
 /// Maximum number of callers with a bucket. A caller whose bucket is full again loses it, and callers beyond the maximum do not wait.
 const MAX_CALLERS: usize = 4_096;
@@ -82,12 +98,16 @@ impl CallerPace {
                 return Duration::ZERO;
             }
         }
+        let max_wait = match caller {
+            Caller::Principal(_) => MAX_OWN_WAIT,
+            Caller::Network(_) => MAX_SHARED_WAIT,
+        };
         let bucket = self
             .buckets
             .entry(caller)
             .or_insert_with(|| Bucket::full(burst, now));
         bucket.fill(now, per_second, burst);
-        let most_owed = MAX_WAIT.as_secs_f64() * per_second;
+        let most_owed = max_wait.as_secs_f64() * per_second;
         bucket.tokens = (bucket.tokens - tokens).max(-most_owed);
         Duration::from_secs_f64((-bucket.tokens).max(0.0) / per_second)
     }
@@ -95,6 +115,8 @@ impl CallerPace {
 
 #[cfg(test)]
 mod tests {
+    use znode_store::Principal;
+
     use super::*;
 
     fn caller(number: u16) -> Caller {
@@ -138,7 +160,17 @@ mod tests {
         }
         assert!((100..=5 + 100 + 8).contains(&answered), "{answered}");
         for _ in 0..100 {
-            assert!(pace.take(caller(2), 1.0, began) <= MAX_WAIT);
+            assert!(pace.take(caller(2), 1.0, began) <= MAX_SHARED_WAIT);
+        }
+    }
+
+    #[test]
+    fn callers_that_share_a_bucket_wait_less_than_one_with_its_own() {
+        let (mut pace, now) = (pace(), Instant::now());
+        let certificate = Caller::Principal(Principal::Certificate("CN=worker".into()));
+        for (caller, most) in [(caller(1), MAX_SHARED_WAIT), (certificate, MAX_OWN_WAIT)] {
+            let waits: Vec<Duration> = (0..1_000).map(|_| pace.take(caller.clone(), 1.0, now)).collect();
+            assert_eq!(waits.iter().max(), Some(&most), "{caller:?}");
         }
     }
 

@@ -28,7 +28,7 @@ pub use self::caller::{Caller, shared_by};
 pub use self::caller_pace::PaceBounds;
 pub use self::namespaces::Namespaces;
 pub use self::openings::{OpeningBounds, TooFast};
-pub use self::work::Work;
+pub use self::work::{Work, written_bytes};
 
 use self::caller_pace::CallerPace;
 use self::openings::Openings;
@@ -70,6 +70,8 @@ pub struct AdmissionConfig {
     pub refusals: PaceBounds,
     /// Pace of each caller's long requests beside other callers, in milliseconds of processor time.
     pub long_requests: PaceBounds,
+    /// Pace of each caller's large writes beside other callers, in KiB of data.
+    pub large_writes: PaceBounds,
 }
 
 impl Default for AdmissionConfig {
@@ -85,6 +87,7 @@ impl Default for AdmissionConfig {
             openings: OpeningBounds::default(),
             refusals: PaceBounds::OF_REFUSALS,
             long_requests: PaceBounds::OF_LONG_REQUESTS,
+            large_writes: PaceBounds::OF_LARGE_WRITES,
         }
     }
 }
@@ -142,6 +145,7 @@ struct State {
     openings_refused: u64,
     refusals: CallerPace,
     long_requests: CallerPace,
+    large_writes: CallerPace,
     answers_delayed: u64,
 }
 
@@ -182,6 +186,7 @@ impl Admission {
             openings_refused: 0,
             refusals: CallerPace::new(config.refusals),
             long_requests: CallerPace::new(config.long_requests),
+            large_writes: CallerPace::new(config.large_writes),
             answers_delayed: 0,
             config,
         };
@@ -210,6 +215,7 @@ impl Admission {
         }
         state.refusals = CallerPace::new(config.refusals);
         state.long_requests = CallerPace::new(config.long_requests);
+        state.large_writes = CallerPace::new(config.large_writes);
         state.config = config;
         drop(state);
         // There may be room now. A woken waiter wakes the next one.
@@ -336,6 +342,14 @@ impl Admission {
         let worked_ms = worked.as_secs_f64() * 1_000.0;
         self.wait(caller, |state, caller, now| {
             state.long_requests.take(caller, worked_ms, now)
+        })
+    }
+
+    /// Returns how long a write of this caller with so much data has to wait before it is proposed. Each call counts.
+    pub fn large_write_wait(&self, caller: Caller, bytes: usize) -> Duration {
+        let kib = bytes as f64 / 1_024.0;
+        self.wait(caller, |state, caller, now| {
+            state.large_writes.take(caller, kib, now)
         })
     }
 

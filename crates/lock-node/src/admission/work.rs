@@ -1,6 +1,8 @@
 //! Kinds of work: work that has to go on under any load, and work that can be rejected. The command alone decides the kind, before its
 //! outcome is known.
 
+use std::slice;
+
 use znode_store::{Command, Identity, LeaseChange, LockCommand, MirrorStep, Op, Request, Step};
 
 /// Estimated size of a command without its data, in bytes: its names, its envelope, and its record in the tables.
@@ -105,42 +107,69 @@ impl Work {
 
 /// Returns the estimated size of a request in flight, in bytes.
 pub fn weight(request: &Request) -> usize {
-    match &request.command {
-        Command::Write(op) => weight_of_op(op),
-        Command::Multi(ops) => ops.iter().map(weight_of_op).sum(),
-        Command::InTurn { step, .. } => weight_of_step(step),
-        Command::Lock(LockCommand::AcquireMany { wishes, .. }) => wishes.len() * COMMAND_BYTES,
+    let Size { operations, data } = size(&request.command);
+    operations * COMMAND_BYTES + data
+}
+
+/// Returns the size of the data that a request writes, in bytes.
+pub fn written_bytes(request: &Request) -> usize {
+    size(&request.command).data
+}
+
+/// Size of a command.
+struct Size {
+    operations: usize,
+    /// Bytes of data that it writes.
+    data: usize,
+}
+
+impl Size {
+    /// Returns the size of operations without data.
+    fn of(operations: usize) -> Self {
+        Self { operations, data: 0 }
+    }
+}
+
+fn size(command: &Command) -> Size {
+    match command {
+        Command::Write(op) => size_of_ops(slice::from_ref(op)),
+        Command::Multi(ops) => size_of_ops(ops),
+        Command::InTurn { step, .. } => match step {
+            Step::Write(op) => size_of_ops(slice::from_ref(op)),
+            Step::Multi(ops) => size_of_ops(ops),
+            Step::CloseSession => Size::of(1),
+        },
+        Command::Lock(LockCommand::AcquireMany { wishes, .. }) => Size::of(wishes.len()),
         Command::Lock(LockCommand::ReleaseMany { holders } | LockCommand::WithdrawMany { holders, .. }) => {
-            holders.len() * COMMAND_BYTES
+            Size::of(holders.len())
         }
-        Command::Mirror(steps) => steps.iter().map(weight_of_mirror_step).sum(),
-        _ => COMMAND_BYTES,
+        Command::Mirror(steps) => Size {
+            operations: steps.len(),
+            data: steps.iter().map(data_of_mirror_step).sum(),
+        },
+        _ => Size::of(1),
     }
 }
 
-fn weight_of_mirror_step(step: &MirrorStep) -> usize {
-    let data = match step {
-        MirrorStep::Put(znode) => znode.data.len(),
-        MirrorStep::Remove { .. } => 0,
-    };
-    COMMAND_BYTES + data
-}
-
-/// Returns the estimated size of a step of a connected client in flight, in bytes.
-fn weight_of_step(step: &Step) -> usize {
-    match step {
-        Step::Write(op) => weight_of_op(op),
-        Step::Multi(ops) => ops.iter().map(weight_of_op).sum(),
-        Step::CloseSession => COMMAND_BYTES,
+fn size_of_ops(ops: &[Op]) -> Size {
+    Size {
+        operations: ops.len(),
+        data: ops.iter().map(data_of_op).sum(),
     }
 }
 
-fn weight_of_op(op: &Op) -> usize {
-    let data = match op {
+fn data_of_op(op: &Op) -> usize {
+    match op {
         Op::Create { data, .. } | Op::Set { data, .. } => data.len(),
         _ => 0,
-    };
-    COMMAND_BYTES + data
+    }
+}
+
+fn data_of_mirror_step(step: &MirrorStep) -> usize {
+    match step {
+        MirrorStep::Put(znode) => znode.data.len(),
+        MirrorStep::Remove { .. } => 0,
+    }
 }
 
 #[cfg(test)]
@@ -200,5 +229,9 @@ mod tests {
     fn weight_includes_the_data_of_each_operation() {
         let request = Request::anonymous(Command::Multi(vec![set(1000), set(5)]));
         assert_eq!(weight(&request), 1005 + 2 * COMMAND_BYTES);
+        assert_eq!(written_bytes(&request), 1005);
+        let request = Request::anonymous(Command::Multi(vec![delete(); 100]));
+        assert_eq!(weight(&request), 100 * COMMAND_BYTES);
+        assert_eq!(written_bytes(&request), 0, "many deletions are no large write");
     }
 }

@@ -157,7 +157,6 @@ fn admission(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
     )?;
     let help = "Session openings rejected by the rate limit";
     sheet.counter("session_openings_refused", help, counts.openings_refused)?;
-    let help =
-        "Answers to refused and to long requests that were delayed because their caller had many of them";
+    let help = "Answers to refused and to long requests, and large writes, that were delayed because their caller had many of them";
     sheet.counter("answers_delayed", help, counts.answers_delayed)
 }

@@ -27,7 +27,9 @@ use znode_watch::{TooManyWatches, WatchCounts, WatchKind};
 pub use self::backup::BackupRefused;
 pub use self::history::HistoryError;
 pub use self::proposal::SubmittedProposal;
-use crate::admission::{Admission, AdmissionConfig, AdmissionCounts, AdmissionPermit, Busy, Caller, Work};
+use crate::admission::{
+    Admission, AdmissionConfig, AdmissionCounts, AdmissionPermit, Busy, Caller, Work, written_bytes,
+};
 use crate::cluster_events::ClusterEventLog;
 use crate::command_versions::{self, LONG_PATHS};
 use crate::config::NodeConfig;
@@ -59,6 +61,10 @@ const MAX_FATE_CHECKS: usize = 3;
 /// Processor time from which a request counts as long: several times that of a lock's acquire. A page of a list, a batch and a body of a megabyte
 /// take up to some milliseconds.
 const LONG_REQUEST: Duration = Duration::from_micros(250);
+
+/// Data from which a write counts as large: the size from which the bodies of HTTP requests have a budget. A smaller one costs little more than its
+/// commit.
+const LARGE_WRITE_BYTES: usize = 16 * 1024;
 
 /// Waits, unless the time is zero.
 async fn wait(time: Duration) {
@@ -133,6 +139,7 @@ impl Node {
             _ => None,
         };
         self.inner.raft.accepting()?;
+        wait(self.large_write_wait(&request).unwrap_or_default()).await;
         let permit = self.inner.admission.permit(&request).map_err(Unavailable::from)?;
         if self.refusal(&request).is_some() {
             // The permit is the caller's share of the read barriers, too.
@@ -279,6 +286,21 @@ impl Node {
         if self.inner.replica.calls.has_others_than(&caller) {
             wait(admission.long_request_wait(caller, worked)).await;
         }
+    }
+
+    /// Returns how long a request has to wait before it is proposed, if it is a large write. Its caller does not wait without others beside it, and
+    /// with few large writes. Each call counts.
+    pub fn large_write_wait(&self, request: &Request) -> Option<Duration> {
+        let bytes = written_bytes(request);
+        if bytes < LARGE_WRITE_BYTES {
+            return None;
+        }
+        let caller = Caller::of(&request.caller);
+        if !self.inner.replica.calls.has_others_than(&caller) {
+            return None;
+        }
+        let wait = self.inner.admission.large_write_wait(caller, bytes);
+        (!wait.is_zero()).then_some(wait)
     }
 
     /// Changes the settings of admission control. Admitted proposals keep their permits.

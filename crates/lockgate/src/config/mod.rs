@@ -475,6 +475,8 @@ impl SettingsReader<'_> {
         self.count("load.session_openings_share", &mut openings.share);
     }
 
+        let large_writes = &mut load.large_writes.per_second;
+        self.count("load.large_writes_kib_per_second", large_writes);
     /// Reads the collector of spans, and the share of traced requests.
     fn traces(&mut self) -> Option<TracesConfig> {
         let endpoint = self.text("traces.endpoint").unwrap_or_default();

@@ -1,10 +1,12 @@
 //! Clients that send more requests than the node admits: the requests wait in order, and none is rejected.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{BufMut, BytesMut};
+use lock_node::admission::PaceBounds;
 use zk_front::ZkConfig;
 use zk_wire::Request;
+use znode_store::{Command, Op, ZPath};
 
 use crate::client::{Client, PERSISTENT, Received, Stream, create, delete, get, new_session, set};
 use crate::cluster::{Cluster, MIN_SESSION_TIMEOUT, in_time};
@@ -66,6 +68,51 @@ async fn requests_wait_for_admission_in_order() {
     assert_eq!((counts.new, counts.kept, counts.bytes), (0, 0, 0));
     assert_eq!(counts.refused, [0, 0]);
     assert_eq!(counts.limit, 2);
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn large_writes_beyond_the_pace_are_delayed_beside_another_caller() {
+    let cluster = Cluster::start_adjusted(1, ZkConfig::default(), |node| {
+        node.admission.large_writes = PaceBounds {
+            per_second: 1_000,
+            at_once: 0,
+        };
+    })
+    .await;
+    let delayed = || cluster.node(1).admission_counts().answers_delayed;
+    let mut client = Client::connect(cluster.address(1)).await;
+    client.create("/large", PERSISTENT).await;
+    client.create("/small", PERSISTENT).await;
+    let data = "x".repeat(100_000);
+    assert!(client.call(&set("/large", &data)).await.is_ok());
+    assert_eq!(delayed(), 0, "a caller without others has the whole node");
+    // A caller without an address.
+    let other = znode_store::Request::anonymous(Command::Write(Op::Delete {
+        path: ZPath::parse("/none").unwrap(),
+        version: -1,
+    }));
+    in_time("a large write is delayed", async {
+        // The other caller counts for a second, which may be over on a busy machine.
+        while delayed() == 0 {
+            cluster.node(1).propose(other.clone()).await.unwrap();
+            let began = Instant::now();
+            // The second one waits behind the first one in the order of the connection.
+            let requests = [set("/large", &data), set("/small", "y")];
+            client.send_all(&requests).await;
+            for request in &requests {
+                let reply = client.receive(request).await;
+                assert!(
+                    matches!(reply, Received::Reply { outcome: Ok(_), .. }),
+                    "{reply:?}"
+                );
+            }
+            let counted = delayed();
+            assert!(counted <= 1, "each write is counted once, not {counted} times");
+            assert!(counted == 0 || began.elapsed() >= Duration::from_millis(97));
+        }
+    })
+    .await;
     cluster.stop().await;
 }
 

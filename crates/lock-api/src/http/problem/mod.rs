@@ -191,8 +191,9 @@ table! {
 }
 
 impl Code {
-    /// Returns whether the request has no rights, or is one that no correct program sends.
-    pub fn is_callers_mistake(self) -> bool {
+    /// Returns whether a caller with many such answers gets them at a pace: its requests have no rights, come too soon, or are ones that no correct
+    /// program sends.
+    pub fn is_paced(self) -> bool {
         matches!(
             self.status(),
             StatusCode::BAD_REQUEST
@@ -201,6 +202,7 @@ impl Code {
                 | StatusCode::METHOD_NOT_ALLOWED
                 | StatusCode::PAYLOAD_TOO_LARGE
                 | StatusCode::MISDIRECTED_REQUEST
+                | StatusCode::TOO_MANY_REQUESTS
         ) || self == Self::NoRoute
     }
 }

@@ -230,6 +230,18 @@ pub(super) const LOAD: Section = Section {
             reload: Reload::Live,
             meaning: "One address may use one part in this many of both; more gets 429.",
         },
+        Setting {
+            name: "load.large_writes_kib_per_second",
+            kind: Kind::Number {
+                least: 1,
+                most: u32::MAX as u64,
+            },
+            default: DefaultValue::Literal("4096"),
+            sample: SampleForm::Default,
+            reload: Reload::Live,
+            meaning: "Data of one caller's writes of 16 KiB or more per second, in KiB, while other callers send \
+                commands to this node. Further large writes wait. Machines with more cores and faster disks can take more.",
+        },
     ],
 };
 
