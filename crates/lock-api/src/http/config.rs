@@ -32,6 +32,8 @@ pub struct HttpConfig {
     pub max_large_bodies_bytes: usize,
     /// Maximum size of all large answers together that are not sent completely yet, in bytes.
     pub max_large_answers_bytes: usize,
+    /// Maximum number of calls of one caller that wait for locks.
+    pub max_waiting_calls_per_caller: usize,
     /// Maximum time to receive a request's head. An idle connection waits for its next head, so this is also the
     /// maximum idle time.
     pub header_timeout: Duration,
@@ -155,6 +157,9 @@ impl Default for HttpConfig {
             max_large_bodies_bytes: 64 * 1024 * 1024,
             // An answer is as large as the data that one request asks for, a few megabytes.
             max_large_answers_bytes: 128 * 1024 * 1024,
+            // One for each connection of an address, and three times as many in batches. Each costs this node some kilobytes, and each node the
+            // record of its contender. A caller with more can wait without open calls (`"wait": "queue"`).
+            max_waiting_calls_per_caller: 16_384,
             // Shorter than the pools of common clients keep connections, so that this side closes only idle ones first.
             // Long enough for a heartbeat every few seconds to keep its connection.
             header_timeout: Duration::from_secs(60),

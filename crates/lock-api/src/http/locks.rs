@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri};
+use listener::Share;
 use lock_node::Unavailable;
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -80,6 +81,21 @@ pub async fn act(
     }
 }
 
+/// Takes one of the caller's waiting calls at this node, unless the call does not wait. It is taken before the call is proposed: a call that is refused
+/// afterwards costs the cluster two commits.
+pub fn waiting_share(api: &Api, peer: &Peer, waits: bool) -> Result<Option<Share>, Unavailable> {
+    if !waits {
+        return Ok(None);
+    }
+    let most = api.config().max_waiting_calls_per_caller;
+    match api.wait_shares.take_below(peer.shared_by(), 1, most) {
+        Some(share) => Ok(Some(share)),
+        None => Err(Unavailable::new(
+            "this caller waits for too many locks at this node",
+        )),
+    }
+}
+
 /// Waits for a started call as long as its caller is authorized and may take the locks. If the caller hangs up, this
 /// future is dropped, and the call leaves the queue. It leaves the queue at once as well when the caller may not take
 /// one of the locks any more.
@@ -103,10 +119,6 @@ async fn granted_later(
     session: SessionId,
     queued: Queued,
 ) -> Result<Vec<Grant>, LockError> {
-    // A caller beyond its share leaves the queue again.
-    let share = api.wait_shares.take(peer.shared_by(), 1);
-    let _share =
-        share.ok_or_else(|| Unavailable::new("this caller waits for too many locks at this node"))?;
     let mut revocation = RevocationWatch::begin(&api.node, peer);
     let locks = queued.locks().to_vec();
     let may_wait = |view: View<'_>| {
@@ -129,6 +141,7 @@ async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerR
 async fn acquire_in_session(api: &Api, peer: &Peer, session: SessionId, call: Acquire) -> HandlerResult {
     let locks = waiting_locks_of(api, peer);
     let request_id = peer.request_id(call.request_id)?;
+    let _share = waiting_share(api, peer, call.wait.may_wait() && !call.is_queued)?;
     let started = locks.begin_acquire(session, call.wish, call.bounds, call.wait, request_id, call.retry);
     let started = started.await?;
     if call.is_queued
@@ -145,6 +158,7 @@ async fn acquire_by_lease(api: &Api, peer: &Peer, ttl: Duration, call: Acquire) 
     let locks = waiting_locks_of(api, peer);
     let request_id = peer.request_id(call.request_id)?;
     let begun = Instant::now();
+    let _share = waiting_share(api, peer, call.wait.may_wait() && !call.is_queued)?;
     let started = locks.begin_lease(ttl, call.wish, call.bounds, call.wait, request_id, call.retry);
     let (lease, started) = started.await?;
     if call.is_queued
@@ -258,6 +272,7 @@ async fn upgrade(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerR
     let (session, holder) = (session_id(&body.session)?, body.holder.into_owned());
     let (request_id, retry) = (peer.request_id(body.request_id)?, body.retry.unwrap_or_default());
     let locks = waiting_locks_of(api, &peer);
+    let _share = waiting_share(api, &peer, body.wait_ms.may_wait())?;
     let started = locks.begin_upgrade(session, lock, holder, body.wait_ms, request_id, retry);
     let grant = only(granted(api, &peer, session, started.await?).await?)?;
     Ok(ok(&GrantAnswer::from(&grant)))

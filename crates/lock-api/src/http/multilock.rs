@@ -13,7 +13,7 @@ use super::extract::{HandlerResult, no_query, ok, parse, read_body, session_id};
 use super::lock_types::{
     GrantAnswer, MAX_HOLDER_BYTES, ModeWord, NamesWord, Wanted, no_wait, wait_for, within,
 };
-use super::locks::{granted, locks_of, waiting_locks_of};
+use super::locks::{granted, locks_of, waiting_locks_of, waiting_share};
 use super::openapi::words;
 use super::problem::Problem;
 use super::{Api, Peer, Shared};
@@ -139,6 +139,7 @@ pub async fn acquire(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body
     let session = session_id(&body.session)?;
     let (request_id, retry) = (peer.request_id(body.request_id)?, body.retry.unwrap_or_default());
     let locks = waiting_locks_of(&api, &peer);
+    let _share = waiting_share(&api, &peer, body.wait_ms.may_wait())?;
     let started = locks.begin_acquire_many(session, wishes, body.wait_ms, request_id, retry);
     let grants = granted(&api, &peer, session, started.await?).await?;
     Ok(ok(&GrantsAnswer {

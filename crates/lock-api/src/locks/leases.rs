@@ -11,7 +11,7 @@ use znode_store::{
 };
 
 use super::call::{CallKind, Lease};
-use super::{LockError, Locks, Started, WaitFor, may_wait, only};
+use super::{LockError, Locks, Started, WaitFor, only};
 
 /// Renewals of a lease in the time in which it would end. A call that waits on a connection renews its lease itself.
 const RENEWALS_PER_TIMEOUT: u32 = 3;
@@ -119,7 +119,7 @@ impl Locks {
             wish,
             guid: self.new_guid(),
             attempt,
-            wait: may_wait(wait),
+            wait: wait.may_wait(),
             bounds,
             lease: Some(znode_store::NewLease {
                 key,

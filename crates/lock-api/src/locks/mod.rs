@@ -64,6 +64,17 @@ pub enum WaitFor {
     Forever,
 }
 
+impl WaitFor {
+    /// Returns whether a call enters the queue at all.
+    pub fn may_wait(self) -> bool {
+        match self {
+            Self::Try => false,
+            Self::For(time) => !time.is_zero(),
+            Self::Forever => true,
+        }
+    }
+}
+
 /// Lock service of a cluster, accessed through one of its nodes on behalf of a caller. Cheap to clone.
 #[derive(Clone)]
 pub struct Locks {
@@ -231,7 +242,7 @@ impl Locks {
     ) -> Result<Started, LockError> {
         let attempt = self.new_attempt(retry);
         let kind = CallKind::Acquire(vec![wish.lock.clone()]);
-        let (guid, may_wait) = (self.new_guid(), may_wait(wait));
+        let (guid, may_wait) = (self.new_guid(), wait.may_wait());
         // Members of the former release know only the first.
         let command = match bounds.is_some() {
             false => LockCommand::Acquire {
@@ -282,7 +293,7 @@ impl Locks {
             wishes,
             guid: self.new_guid(),
             attempt,
-            wait: may_wait(wait),
+            wait: wait.may_wait(),
         };
         self.begin(session, command, kind, wait, request_id, attempt)
             .await
@@ -319,7 +330,7 @@ impl Locks {
             lock,
             holder,
             attempt,
-            wait: may_wait(wait),
+            wait: wait.may_wait(),
         };
         self.begin(session, command, kind, wait, request_id, attempt)
             .await
@@ -385,7 +396,7 @@ impl Locks {
             command: Command::Lock(command),
         };
         // A call that only tries has no place in a queue to keep.
-        let grace = if may_wait(wait) {
+        let grace = if wait.may_wait() {
             self.grace
         } else {
             Duration::ZERO
@@ -491,15 +502,6 @@ impl Shared {
             command: Command::Lock(command),
         };
         Ok(self.node.propose(request).await?.outcome?)
-    }
-}
-
-/// Returns whether a call enters the queue at all.
-fn may_wait(wait: WaitFor) -> bool {
-    match wait {
-        WaitFor::Try => false,
-        WaitFor::For(time) => !time.is_zero(),
-        WaitFor::Forever => true,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lock_api::http::HttpConfig;
 use lock_node::MemberAddress;
 use lock_node::admission::{AdmissionConfig, MAINTENANCE_PERMITS_PER_NEW, PaceBounds};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use znode_store::SessionId;
@@ -116,6 +116,57 @@ async fn large_bodies_have_a_budget_and_small_ones_need_none() {
         server.post("/v1/znodes/again", large.clone()).await.status == 201
     })
     .await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn caller_with_its_share_of_waiting_calls_is_refused_before_it_is_in_the_queue() {
+    let config = HttpConfig {
+        max_waiting_calls_per_caller: 1,
+        ..HttpConfig::default()
+    };
+    let server = Server::start_with(config).await;
+    let session = server.session().await;
+    let acquire = |wait_ms: Value| json!({"session": session, "wait_ms": wait_ms, "reentrant": false});
+    let path = "/v1/locks/a/acquire";
+    server.post(path, acquire(json!(0))).await.expect(200);
+    let waiting_calls = async || {
+        let lock = server.get("/v1/locks/a").await.expect(200);
+        lock["queue"].as_array().unwrap().len()
+    };
+    let waits = acquire(Value::Null).to_string();
+    let waiting = Call::send(server.address, "POST", path, Some(&waits)).await;
+    until("the first one waits", async || waiting_calls().await == 1).await;
+
+    let before = server.node.read(|store| store.zxid());
+    for (path, body) in [
+        (path, acquire(json!(60_000))),
+        (path, json!({"ttl_ms": 60_000, "wait_ms": 60_000})),
+        (
+            "/v1/multilock/acquire",
+            json!({"session": session, "wait_ms": 60_000, "locks": [{"name": "a"}]}),
+        ),
+        (
+            "/v1/locks/a/upgrade",
+            json!({"session": session, "holder": "none", "wait_ms": 60_000}),
+        ),
+    ] {
+        server.post(path, body).await.problem(503, "unavailable");
+    }
+    let after = server.node.read(|store| store.zxid());
+    assert_eq!(before, after, "nothing was proposed");
+
+    server
+        .post(path, acquire(json!(0)))
+        .await
+        .problem(409, "lock_busy");
+    let queued = json!({"session": session, "wait": "queue", "reentrant": false});
+    server.post(path, queued).await.expect(202);
+    let other = Ipv4Addr::new(127, 0, 0, 2);
+    let of_another = acquire(json!(1));
+    let late = server.call_from(other, "POST", path, Some(of_another)).await;
+    late.problem(409, "lock_timeout");
+    drop(waiting);
     server.stop().await;
 }
 

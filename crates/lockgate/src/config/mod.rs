@@ -363,6 +363,8 @@ impl SettingsReader<'_> {
         );
         self.size("http.max_large_bodies_bytes", &mut http.max_large_bodies_bytes);
         self.size("http.max_large_answers_bytes", &mut http.max_large_answers_bytes);
+        let waits = &mut http.max_waiting_calls_per_caller;
+        self.size("http.max_waiting_calls_per_caller", waits);
         self.duration("http.header_timeout_ms", &mut http.header_timeout);
         self.duration("http.first_header_timeout_ms", &mut http.first_header_timeout);
         self.duration("http.body_timeout_ms", &mut http.body_timeout);
@@ -473,10 +475,10 @@ impl SettingsReader<'_> {
         self.count("load.session_openings_per_second", &mut openings.per_second);
         self.count("load.session_openings_at_once", &mut openings.burst);
         self.count("load.session_openings_share", &mut openings.share);
-    }
-
         let large_writes = &mut load.large_writes.per_second;
         self.count("load.large_writes_kib_per_second", large_writes);
+    }
+
     /// Reads the collector of spans, and the share of traced requests.
     fn traces(&mut self) -> Option<TracesConfig> {
         let endpoint = self.text("traces.endpoint").unwrap_or_default();

@@ -107,6 +107,17 @@ pub(super) const HTTP: Section = Section {
             meaning: "The same for unsent responses of more than 16 KiB.",
         },
         Setting {
+            name: "http.max_waiting_calls_per_caller",
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("16384"),
+            sample: SampleForm::Default,
+            reload: Reload::Live,
+            meaning: "Calls of one caller that wait for locks; more get 503. Each costs some kilobytes.",
+        },
+        Setting {
             name: "http.header_timeout_ms",
             kind: Kind::Milliseconds { most: MAX_TIME_MS },
             default: DefaultValue::Literal("60000"),
