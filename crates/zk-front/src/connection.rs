@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use access_token::{Secret, Standing};
 use bytes::{Bytes, BytesMut};
-use lock_node::admission::{AdmissionPermit, Work};
+use lock_node::admission::{AdmissionPermit, LargeWriteWait, Work};
 use lock_node::{ProposeError, Unavailable, WatchConnection, WatchesLost, fail_step};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use zk_wire::{
@@ -80,7 +80,7 @@ pub(crate) struct Connection {
 /// Condition that a write waits for.
 enum HeldBack {
     /// The pace of the client's large writes.
-    Pace(Pin<Box<Sleep>>),
+    Pace(LargeWriteWait),
     /// Room for such work, because the node is overloaded.
     Overload(Pin<Box<dyn Future<Output = ()> + Send>>),
     /// A read barrier, because the client has no right to the write by this node's state, which may be behind.
@@ -535,7 +535,7 @@ impl Connection {
     fn admit(&mut self, write: &znode_store::Request, caught_up: bool, paced: bool) -> Admission {
         let node = self.front.node();
         if !paced && let Some(wait) = node.large_write_wait(write) {
-            self.held_back = Some(Box::new(HeldBack::Pace(Box::pin(sleep(wait)))));
+            self.held_back = Some(Box::new(HeldBack::Pace(wait)));
             return Admission::Waits;
         }
         let Ok(permit) = node.permit_to_wait(write) else {
@@ -766,8 +766,8 @@ enum Admission {
 /// Waits until the first waiting request may be started; never completes if it does not wait for this.
 async fn release(held_back: &mut Option<Box<HeldBack>>) -> Result<(), Unavailable> {
     match held_back.as_deref_mut() {
-        Some(HeldBack::Pace(time)) => {
-            time.await;
+        Some(HeldBack::Pace(wait)) => {
+            wait.passed().await;
             *held_back = None;
         }
         Some(HeldBack::Overload(room)) => {

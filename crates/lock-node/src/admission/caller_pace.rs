@@ -69,6 +69,15 @@ const MAX_SHARED_WAIT: Duration = Duration::from_secs(1);
 /// Maximum number of callers with a bucket. A caller whose bucket is full again loses it, and callers beyond the maximum do not wait.
 const MAX_CALLERS: usize = 4_096;
 
+/// Tokens that were taken, and the wait for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Taken {
+    /// Time until there are as many tokens.
+    pub wait: Duration,
+    /// Fewer than were asked for if the wait is the maximum.
+    pub tokens: f64,
+}
+
 /// Token buckets of callers.
 #[derive(Debug)]
 pub struct CallerPace {
@@ -85,8 +94,8 @@ impl CallerPace {
         }
     }
 
-    /// Takes tokens, and returns how long the answer has to wait for them.
-    pub fn take(&mut self, caller: Caller, tokens: f64, now: Instant) -> Duration {
+    /// Takes tokens, and returns how long the caller has to wait for them.
+    pub fn take(&mut self, caller: Caller, tokens: f64, now: Instant) -> Taken {
         let PaceBounds { per_second, at_once } = self.bounds;
         let (per_second, burst) = (f64::from(per_second), f64::from(at_once));
         if self.buckets.len() >= MAX_CALLERS && !self.buckets.contains_key(&caller) {
@@ -95,7 +104,7 @@ impl CallerPace {
                 bucket.tokens < burst
             });
             if self.buckets.len() >= MAX_CALLERS {
-                return Duration::ZERO;
+                return Taken::default();
             }
         }
         let max_wait = match caller {
@@ -108,8 +117,18 @@ impl CallerPace {
             .or_insert_with(|| Bucket::full(burst, now));
         bucket.fill(now, per_second, burst);
         let most_owed = max_wait.as_secs_f64() * per_second;
-        bucket.tokens = (bucket.tokens - tokens).max(-most_owed);
-        Duration::from_secs_f64((-bucket.tokens).max(0.0) / per_second)
+        let left = (bucket.tokens - tokens).max(-most_owed);
+        let tokens = bucket.tokens - left;
+        bucket.tokens = left;
+        let wait = Duration::from_secs_f64((-left).max(0.0) / per_second);
+        Taken { wait, tokens }
+    }
+
+    /// Gives tokens back that were taken for nothing.
+    pub fn give_back(&mut self, caller: &Caller, tokens: f64) {
+        if let Some(bucket) = self.buckets.get_mut(caller) {
+            bucket.tokens += tokens;
+        }
     }
 }
 
@@ -136,15 +155,15 @@ mod tests {
     fn caller_waits_after_a_burst_and_others_do_not() {
         let (mut pace, now) = (pace(), Instant::now());
         for _ in 0..5 {
-            assert_eq!(pace.take(caller(1), 1.0, now), Duration::ZERO);
+            assert_eq!(pace.take(caller(1), 1.0, now).wait, Duration::ZERO);
         }
         let token = Duration::from_millis(100);
         for number in 1..=3 {
-            assert_eq!(pace.take(caller(1), 1.0, now), number * token);
+            assert_eq!(pace.take(caller(1), 1.0, now).wait, number * token);
         }
-        assert_eq!(pace.take(caller(2), 1.0, now), Duration::ZERO);
+        assert_eq!(pace.take(caller(2), 1.0, now).wait, Duration::ZERO);
         // Those three tokens are there by now, and the next one.
-        assert_eq!(pace.take(caller(1), 1.0, now + 4 * token), Duration::ZERO);
+        assert_eq!(pace.take(caller(1), 1.0, now + 4 * token).wait, Duration::ZERO);
     }
 
     #[test]
@@ -155,12 +174,12 @@ mod tests {
         let end = began + Duration::from_secs(10);
         let mut answered = 0;
         while let Some(next) = connections.iter_mut().min().filter(|next| **next < end) {
-            *next += pace.take(caller(1), 1.0, *next);
+            *next += pace.take(caller(1), 1.0, *next).wait;
             answered += 1;
         }
         assert!((100..=5 + 100 + 8).contains(&answered), "{answered}");
         for _ in 0..100 {
-            assert!(pace.take(caller(2), 1.0, began) <= MAX_SHARED_WAIT);
+            assert!(pace.take(caller(2), 1.0, began).wait <= MAX_SHARED_WAIT);
         }
     }
 
@@ -169,7 +188,9 @@ mod tests {
         let (mut pace, now) = (pace(), Instant::now());
         let certificate = Caller::Principal(Principal::Certificate("CN=worker".into()));
         for (caller, most) in [(caller(1), MAX_SHARED_WAIT), (certificate, MAX_OWN_WAIT)] {
-            let waits: Vec<Duration> = (0..1_000).map(|_| pace.take(caller.clone(), 1.0, now)).collect();
+            let waits: Vec<Duration> = (0..1_000)
+                .map(|_| pace.take(caller.clone(), 1.0, now).wait)
+                .collect();
             assert_eq!(waits.iter().max(), Some(&most), "{caller:?}");
         }
     }
@@ -179,7 +200,7 @@ mod tests {
         let (mut pace, now) = (pace(), Instant::now());
         for number in 0..MAX_CALLERS + 10 {
             let number = u16::try_from(number).unwrap();
-            assert_eq!(pace.take(caller(number), 1.0, now), Duration::ZERO);
+            assert_eq!(pace.take(caller(number), 1.0, now).wait, Duration::ZERO);
             assert!(pace.buckets.len() <= MAX_CALLERS);
         }
         pace.take(caller(u16::MAX), 1.0, now + Duration::from_secs(1));

@@ -11,6 +11,7 @@
 
 mod caller;
 mod caller_pace;
+mod large_write_wait;
 mod namespaces;
 mod openings;
 mod pace;
@@ -26,11 +27,12 @@ use znode_store::{Identities, Principal, Request};
 
 pub use self::caller::{Caller, shared_by};
 pub use self::caller_pace::PaceBounds;
+pub use self::large_write_wait::LargeWriteWait;
 pub use self::namespaces::Namespaces;
 pub use self::openings::{OpeningBounds, TooFast};
 pub use self::work::{Work, written_bytes};
 
-use self::caller_pace::CallerPace;
+use self::caller_pace::{CallerPace, Taken};
 use self::openings::Openings;
 use self::pace::Pace;
 use raft_log::sync::Mutex;
@@ -334,34 +336,36 @@ impl Admission {
 
     /// Returns how long the refusal of this caller's request has to wait for its answer. Each call counts.
     pub fn refusal_wait(&self, caller: Caller) -> Duration {
-        self.wait(caller, |state, caller, now| state.refusals.take(caller, 1.0, now))
+        self.take(caller, 1.0, |state| &mut state.refusals).wait
     }
 
     /// Returns how long a request of this caller that kept its thread for `worked` has to wait for its answer. Each call counts.
     pub fn long_request_wait(&self, caller: Caller, worked: Duration) -> Duration {
         let worked_ms = worked.as_secs_f64() * 1_000.0;
-        self.wait(caller, |state, caller, now| {
-            state.long_requests.take(caller, worked_ms, now)
-        })
+        self.take(caller, worked_ms, |state| &mut state.long_requests)
+            .wait
     }
 
-    /// Returns how long a write of this caller with so much data has to wait before it is proposed. Each call counts.
-    pub fn large_write_wait(&self, caller: Caller, bytes: usize) -> Duration {
+    /// Returns the wait of a write of this caller with so much data before it is proposed, if it has to wait. Each call counts.
+    pub fn large_write_wait(self: &Arc<Self>, caller: Caller, bytes: usize) -> Option<LargeWriteWait> {
         let kib = bytes as f64 / 1_024.0;
-        self.wait(caller, |state, caller, now| {
-            state.large_writes.take(caller, kib, now)
-        })
+        let taken = self.take(caller.clone(), kib, |state| &mut state.large_writes);
+        (!taken.wait.is_zero()).then(|| LargeWriteWait::new(self.clone(), caller, taken))
     }
 
-    fn wait(&self, caller: Caller, pace: impl FnOnce(&mut State, Caller, Instant) -> Duration) -> Duration {
-        // An operator has to reach the node under any load, its own included.
+    fn give_back_large_write(&self, caller: &Caller, tokens: f64) {
+        self.state.lock().large_writes.give_back(caller, tokens);
+    }
+
+    /// Takes tokens of a caller's pace. An operator needs none, because it has to reach the node under any load, its own included.
+    fn take(&self, caller: Caller, tokens: f64, pace: impl FnOnce(&mut State) -> &mut CallerPace) -> Taken {
         if caller == Caller::Principal(Principal::Operator) {
-            return Duration::ZERO;
+            return Taken::default();
         }
         let mut state = self.state.lock();
-        let wait = pace(&mut state, caller, Instant::now());
-        state.answers_delayed += u64::from(!wait.is_zero());
-        wait
+        let taken = pace(&mut state).take(caller, tokens, Instant::now());
+        state.answers_delayed += u64::from(!taken.wait.is_zero());
+        taken
     }
 
     /// Takes a token of the rate limit for a session that is about to be opened from `address`.

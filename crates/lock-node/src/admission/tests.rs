@@ -227,3 +227,36 @@ async fn answers_of_a_caller_beyond_its_pace_wait_and_those_of_the_operator_do_n
     );
     assert_eq!(admission.counts().answers_delayed, 2);
 }
+
+/// Returns the seconds of a wait.
+async fn passed(wait: Option<LargeWriteWait>) -> u64 {
+    let began = Instant::now();
+    wait.expect("there are no tokens").passed().await;
+    began.elapsed().as_secs()
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_write_that_is_given_up_does_not_delay_the_next_one() {
+    let admission = Arc::new(Admission::new(AdmissionConfig {
+        large_writes: PaceBounds {
+            per_second: 100,
+            at_once: 0,
+        },
+        ..AdmissionConfig::default()
+    }));
+    let writer = Caller::Principal(Principal::Certificate("CN=writer".into()));
+    // Each takes a second.
+    let write = || admission.large_write_wait(writer.clone(), 100 * 1_024);
+    assert_eq!(passed(write()).await, 1);
+    // More than the maximum wait.
+    let given_up: Vec<_> = (0..20).map(|_| write()).collect();
+    drop(given_up);
+    let (first, second) = (write(), write());
+    assert_eq!(passed(first).await, 1);
+    assert_eq!(
+        passed(write()).await,
+        2,
+        "those that have passed and that wait count"
+    );
+    drop(second);
+}

@@ -28,7 +28,8 @@ pub use self::backup::BackupRefused;
 pub use self::history::HistoryError;
 pub use self::proposal::SubmittedProposal;
 use crate::admission::{
-    Admission, AdmissionConfig, AdmissionCounts, AdmissionPermit, Busy, Caller, Work, written_bytes,
+    Admission, AdmissionConfig, AdmissionCounts, AdmissionPermit, Busy, Caller, LargeWriteWait, Work,
+    written_bytes,
 };
 use crate::cluster_events::ClusterEventLog;
 use crate::command_versions::{self, LONG_PATHS};
@@ -139,7 +140,9 @@ impl Node {
             _ => None,
         };
         self.inner.raft.accepting()?;
-        wait(self.large_write_wait(&request).unwrap_or_default()).await;
+        if let Some(mut wait) = self.large_write_wait(&request) {
+            wait.passed().await;
+        }
         let permit = self.inner.admission.permit(&request).map_err(Unavailable::from)?;
         if self.refusal(&request).is_some() {
             // The permit is the caller's share of the read barriers, too.
@@ -270,8 +273,8 @@ impl Node {
         }
     }
 
-    /// Waits until the refusal of a request may be answered that has no rights, or that no correct program sends. It takes no time unless the
-    /// caller has many of them.
+    /// Waits until the refusal of a request may be answered that has no rights, comes too soon, or is one that no correct program sends. It takes no
+    /// time unless the caller has many of them.
     pub async fn pace_refusal(&self, caller: &Identities) {
         wait(self.inner.admission.refusal_wait(Caller::of(caller))).await;
     }
@@ -288,9 +291,9 @@ impl Node {
         }
     }
 
-    /// Returns how long a request has to wait before it is proposed, if it is a large write. Its caller does not wait without others beside it, and
-    /// with few large writes. Each call counts.
-    pub fn large_write_wait(&self, request: &Request) -> Option<Duration> {
+    /// Returns the wait of a request before it is proposed, if it is a large write that has to wait. Its caller does not wait without others beside it,
+    /// and with few large writes. Each call counts.
+    pub fn large_write_wait(&self, request: &Request) -> Option<LargeWriteWait> {
         let bytes = written_bytes(request);
         if bytes < LARGE_WRITE_BYTES {
             return None;
@@ -299,8 +302,7 @@ impl Node {
         if !self.inner.replica.calls.has_others_than(&caller) {
             return None;
         }
-        let wait = self.inner.admission.large_write_wait(caller, bytes);
-        (!wait.is_zero()).then_some(wait)
+        self.inner.admission.large_write_wait(caller, bytes)
     }
 
     /// Changes the settings of admission control. Admitted proposals keep their permits.
