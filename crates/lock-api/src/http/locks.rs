@@ -8,7 +8,6 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri};
 use listener::Share;
-use lock_node::Unavailable;
 use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::IntoParams;
@@ -28,7 +27,7 @@ use super::lock_types::{
     UpgradeBody, WaitAnswer, check_limit, within,
 };
 use super::openapi::words;
-use super::problem::Problem;
+use super::problem::{Code, Problem};
 use super::url::{LOCKS, Verb, last_segment, lock_and_verb};
 use super::watch::MAX_TIMEOUT_MS;
 use super::{Api, Peer, Shared, history};
@@ -83,16 +82,17 @@ pub async fn act(
 
 /// Takes one of the caller's waiting calls at this node, unless the call does not wait. It is taken before the call is proposed: a call that is refused
 /// afterwards costs the cluster two commits.
-pub fn waiting_share(api: &Api, peer: &Peer, waits: bool) -> Result<Option<Share>, Unavailable> {
+pub fn waiting_share(api: &Api, peer: &Peer, waits: bool) -> Result<Option<Share>, Problem> {
     if !waits {
         return Ok(None);
     }
     let most = api.config().max_waiting_calls_per_caller;
     match api.wait_shares.take_below(peer.shared_by(), 1, most) {
         Some(share) => Ok(Some(share)),
-        None => Err(Unavailable::new(
-            "this caller waits for too many locks at this node",
-        )),
+        None => {
+            let detail = "this caller waits for too many locks at this node";
+            Err(Problem::new(Code::TooManyRequests, detail).with("limit", most))
+        }
     }
 }
 

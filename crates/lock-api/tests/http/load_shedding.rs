@@ -151,7 +151,9 @@ async fn caller_with_its_share_of_waiting_calls_is_refused_before_it_is_in_the_q
             json!({"session": session, "holder": "none", "wait_ms": 60_000}),
         ),
     ] {
-        server.post(path, body).await.problem(503, "unavailable");
+        let refused = server.post(path, body).await;
+        assert_eq!(refused.problem(429, "too_many_requests")["limit"], 1);
+        assert!(refused.header("retry-after").is_some());
     }
     let after = server.node.read(|store| store.zxid());
     assert_eq!(before, after, "nothing was proposed");

@@ -234,7 +234,7 @@ impl Problem {
     }
 
     /// Adds a fact for programs.
-    fn with(mut self, name: &str, value: impl Serialize) -> Self {
+    pub(super) fn with(mut self, name: &str, value: impl Serialize) -> Self {
         // Facts are strings, numbers and lists of them, which serialize always.
         self.0.facts.insert(name.to_owned(), json!(value));
         self

@@ -115,7 +115,7 @@ pub(super) const HTTP: Section = Section {
             default: DefaultValue::Literal("16384"),
             sample: SampleForm::Default,
             reload: Reload::Live,
-            meaning: "Calls of one caller that wait for locks; more get 503. Each costs some kilobytes.",
+            meaning: "Calls of one caller that wait for locks; more get 429. Each costs some kilobytes.",
         },
         Setting {
             name: "http.header_timeout_ms",
