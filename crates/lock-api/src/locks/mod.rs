@@ -38,8 +38,8 @@ pub use leases::{LeaseStatus, Leased};
 pub use places::PlaceOutcome;
 pub use reads::LockPage;
 
-/// Maximum number of `acquire` calls at a node, including those that are being cleaned up. Each costs about
-/// a kilobyte while it waits; more callers than this belong on more nodes.
+/// Maximum number of `acquire` calls at a node, including those that are being cleaned up. Each costs some
+/// kilobytes while it waits; more callers than this belong on more nodes.
 pub const MAX_CALLS: usize = 100_000;
 
 /// Maximum number of clean-ups at a time. A thousand callers that vanish together must not push the present ones

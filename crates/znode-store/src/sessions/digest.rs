@@ -9,8 +9,8 @@ use crate::model::ids::SessionId;
 use crate::sessions::{Session, Sessions};
 use crate::stable_hash;
 
-/// Maximum number of changed sessions without a computed share. A share takes about a microsecond, so a digest takes less than a millisecond. Busy
-/// sessions stay among the changed ones, and their share is not computed for each of their commands.
+/// Maximum number of changed sessions without a computed share. A share takes about a microsecond, so a digest takes less than a millisecond. While
+/// fewer sessions than this are busy, no command computes a share.
 const MAX_CHANGED: usize = 512;
 
 /// Shares of live sessions in the digest.
